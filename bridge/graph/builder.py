@@ -1,0 +1,116 @@
+"""The builder model files write with: one method per operation, weights looked up and checked by name and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bridge.errors import ModelError
+from bridge.graph.graph import OUTPUTS, TOKENS, Graph, KvLayer, Node, Weight
+from bridge.graph.rope import RopeTable
+
+
+class GraphBuilder:
+    """Builds a graph over the tensors of one file.
+
+    ``tensors`` maps GGUF names to objects with ``shape`` (row-major) and ``type.name``.
+    Raises ModelError naming the tensor when one is missing or has another shape than the model needs.
+    """
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        self._tensors = tensors
+        self._nodes: list[Node] = []
+        self._kv_layers: list[KvLayer] = []
+        self._rope_tables: dict[str, RopeTable] = {}
+        self._selected: dict[int, Node] = {}
+
+    # weights
+
+    def has(self, name: str) -> bool:
+        return name in self._tensors
+
+    def weight(self, name: str, *shape: int) -> Weight:
+        """The tensor of that name, which must have exactly that row-major shape."""
+        info = self._tensors.get(name)
+        if info is None:
+            raise ModelError(f"the file has no tensor {name}, which should have the shape {_dims(shape)}")
+        if tuple(info.shape) != shape:
+            raise ModelError(f"tensor {name} has the shape {_dims(info.shape)}; this model needs {_dims(shape)}")
+        return Weight(name, shape, info.type.name)
+
+    def optional(self, name: str, *shape: int) -> tuple[Weight, ...]:
+        """The tensor as a tuple of one, or an empty tuple when the file does not have it."""
+        return (self.weight(name, *shape),) if self.has(name) else ()
+
+    # operations
+
+    def embed(self, name: str, n_vocab: int, n_embd: int, scale: float = 1.0) -> Node:
+        weight = self.weight(name, n_vocab, n_embd)
+        return self._add("embed", (), (weight,), TOKENS, n_embd, name, scale=scale)
+
+    def matmul(self, x: Node, name: str, n_out: int) -> Node:
+        """x @ W.T with W = ``name``.weight; adds ``name``.bias when the file has it."""
+        weight = self.weight(f"{name}.weight", n_out, x.width)
+        bias = self.optional(f"{name}.bias", n_out)
+        return self._add("matmul", (x,), (weight, *bias), x.rows, n_out, name)
+
+    def rms_norm(self, x: Node, name: str, eps: float, group: int | None = None) -> Node:
+        group = group or x.width
+        weight = self.weight(f"{name}.weight", group)
+        return self._add("rms_norm", (x,), (weight,), x.rows, x.width, name, eps=eps, group=group)
+
+    def rope(self, x: Node, table: str, head_dim: int, style: str) -> Node:
+        n_rot = self._rope_tables[table].n_rot
+        return self._add("rope", (x,), (), x.rows, x.width, f"rope {x.name}",
+                         table=table, head_dim=head_dim, n_rot=n_rot, style=style)
+
+    def attention(self, q: Node, k: Node, v: Node, *, n_head: int, n_head_kv: int, head_dim: int, head_dim_v: int,
+                  scale: float, softcap: float = 0.0, window: int = 0) -> Node:
+        """Causal attention with a cache of its own for this layer."""
+        layer = len(self._kv_layers)
+        self._kv_layers.append(KvLayer(k.width, v.width, window))
+        return self._add("attention", (q, k, v), (), q.rows, n_head * head_dim_v, f"attention {layer}",
+                         layer=layer, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v,
+                         scale=scale, softcap=softcap, window=window)
+
+    def glu(self, gate: Node, up: Node, act: str) -> Node:
+        return self._add("glu", (gate, up), (), gate.rows, gate.width, f"glu {gate.name}", act=act)
+
+    def add(self, a: Node, b: Node) -> Node:
+        return self._add("add", (a, b), (), a.rows, a.width, f"{a.name} + {b.name}")
+
+    def scale(self, x: Node, scale: float) -> Node:
+        return self._add("scale", (x,), (), x.rows, x.width, f"scale {x.name}", scale=scale)
+
+    def softcap(self, x: Node, cap: float) -> Node:
+        return self._add("softcap", (x,), (), x.rows, x.width, f"softcap {x.name}", cap=cap)
+
+    def select_outputs(self, x: Node) -> Node:
+        """Only the rows whose logits are wanted; selecting the same node twice gives the same result."""
+        if id(x) not in self._selected:
+            self._selected[id(x)] = self._add("select_outputs", (x,), (), OUTPUTS, x.width, f"outputs {x.name}")
+        return self._selected[id(x)]
+
+    # state
+
+    def rope_table(self, key: str, table: RopeTable) -> str:
+        """Declare a rope table under ``key`` and return the key."""
+        if table.factors_tensor is not None:
+            self.weight(table.factors_tensor, table.n_rot // 2)
+        self._rope_tables[key] = table
+        return key
+
+    def finish(self, logits: Node, n_embd: int) -> Graph:
+        if logits is not self._nodes[-1] or logits.rows != OUTPUTS:
+            raise ValueError("the logits must be the last node and have one row per output")
+        return Graph(tuple(self._nodes), dict(self._rope_tables), tuple(self._kv_layers), logits.width, n_embd)
+
+    def _add(self, op: str, inputs: tuple[Node, ...], weights: tuple[Weight, ...], rows: str, width: int, name: str,
+             **attrs: Any) -> Node:
+        node = Node(op, inputs, weights, attrs, rows, width, name)
+        self._nodes.append(node)
+        return node
+
+
+def _dims(shape: Any) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"

@@ -1,0 +1,87 @@
+"""What a graph is: nodes over activations of shape [rows, width], weights by name, and the state they touch.
+
+Every activation is a matrix. Its row count is symbolic: ``TOKENS`` rows (one per token of the batch) or ``OUTPUTS`` rows
+(one per token whose logits are wanted). Heads are runs of ``head_dim`` columns, so no node ever reshapes or transposes.
+A graph knows nothing about kernels, buffers or block formats.
+
+The vocabulary (inputs -> output; weights; attributes):
+
+====================  =====================================================================================
+``embed``             -> [T, n_embd]; the rows of the weight that the batch's token ids name; times ``scale``
+``matmul``            x -> x @ weight.T (+ bias); weight is [n_out, n_in], bias [n_out]
+``rms_norm``          x -> x / sqrt(mean(x²) + eps) * weight, over runs of ``group`` columns (a row, or one head)
+``rope``              x -> x with pairs of columns rotated by the batch's ``table``; ``head_dim``, ``n_rot``,
+                      ``style`` "norm" (pairs 2i, 2i+1) or "neox" (pairs i, i + n_rot/2); other columns pass through
+``attention``         q[, k, v] -> softmax(scale * q kᵀ) v over the cache of layer ``layer``, after k and v were stored
+                      there at the batch's positions (without k and v the cache is only read); ``n_head``, ``n_head_kv``,
+                      ``head_dim``, ``head_dim_v``, ``scale``, ``softcap`` (0: none; else c·tanh(s/c)), ``window``
+                      (0: all earlier positions; n: the last n, itself included)
+``glu``               gate, up -> act(gate) * up; ``act`` "silu" or "gelu" (tanh form)
+``add``               a, b -> a + b
+``softcap``           x -> cap * tanh(x / cap)
+``scale``             x -> x * scale
+``select_outputs``    x [T, w] -> [O, w]: the rows whose logits are wanted
+====================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.graph.rope import RopeTable
+
+TOKENS = "tokens"
+OUTPUTS = "outputs"
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A tensor of the file by its GGUF name; ``shape`` is row-major, ``type`` the block format's name ("Q4_K")."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation; ``rows`` is TOKENS or OUTPUTS, ``width`` the columns of its result."""
+
+    op: str
+    inputs: tuple[Node, ...]
+    weights: tuple[Weight, ...]
+    attrs: Mapping[str, Any]
+    rows: str
+    width: int
+    name: str
+
+
+@dataclass(frozen=True)
+class KvLayer:
+    """The cache of one attention layer: columns per position of K and V, and its window (0: the whole context)."""
+
+    k_width: int
+    v_width: int
+    window: int
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in an order of evaluation; the last one gives the logits [O, n_vocab]."""
+
+    nodes: tuple[Node, ...]
+    rope_tables: Mapping[str, RopeTable]
+    kv_layers: tuple[KvLayer, ...]
+    n_vocab: int
+    n_embd: int
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def output(self) -> Node:
+        return self.nodes[-1]
+
+    def weights(self) -> dict[str, Weight]:
+        """Every weight the nodes use, by name, in order of first use."""
+        return {w.name: w for node in self.nodes for w in node.weights}

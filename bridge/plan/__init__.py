@@ -1,0 +1,7 @@
+"""A graph lowered once into a list of steps over numbered slots; backends replay it for every batch."""
+
+from bridge.plan.batch import BatchLayout
+from bridge.plan.lower import lower
+from bridge.plan.plan import Plan, Slot, Step
+
+__all__ = ["BatchLayout", "Plan", "Slot", "Step", "lower"]

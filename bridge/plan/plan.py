@@ -1,0 +1,60 @@
+"""What a plan is: steps in order, each naming a kernel, the slots it reads and writes, and its weights.
+
+A slot is scratch memory for one activation, [rows, width] float32, reused as soon as its value is dead; a step never
+writes a slot it reads. Slots of TOKENS rows and of OUTPUTS rows are kept apart, so that a backend can size the first
+by the micro-batch and the second by the number of logit rows it returns at once.
+
+Kernels are the graph's operations after fusion (see bridge.graph.graph for their meaning), with these differences:
+
+===============  ==========================================================================================
+``matmul``       inputs (x) or (x, residual): the residual is added to the result; weights (w) or (w, bias)
+``kv_write``     inputs (k, v); no output slot; stores them in the cache of ``layer`` at the batch's positions
+``attention``    input (q): reads the cache only
+===============  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.graph.graph import OUTPUTS, KvLayer, Weight
+from bridge.graph.rope import RopeTable
+
+
+@dataclass(frozen=True)
+class Slot:
+    rows: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Step:
+    kernel: str
+    inputs: tuple[int, ...]
+    output: int | None
+    weights: tuple[Weight, ...]
+    attrs: Mapping[str, Any]
+    rows: str
+    width: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``logits`` is the slot that holds [OUTPUTS, n_vocab] after the last step; ``rope_tables`` keep their order."""
+
+    steps: tuple[Step, ...]
+    slots: tuple[Slot, ...]
+    logits: int
+    n_vocab: int
+    rope_tables: Mapping[str, RopeTable]
+    kv_layers: tuple[KvLayer, ...]
+
+    def weights(self) -> dict[str, Weight]:
+        return {w.name: w for step in self.steps for w in step.weights}
+
+    def without_outputs(self) -> tuple[Step, ...]:
+        """The steps a batch needs that only fills the cache: everything that has one row per token."""
+        return tuple(step for step in self.steps if step.rows != OUTPUTS)
