@@ -98,18 +98,18 @@ class _Tensor(NamedTuple):
 
     @classmethod
     def checked(cls, name: str, type_: str | int | QuantType, shape: Iterable[int], data: Any) -> _Tensor:
-        type_ = type_ if isinstance(type_, QuantType) else quant_type(type_)
+        type_ = quant_type(type_)
         shape = tuple(int(n) for n in shape)
         if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 1:
             raise InputError(f"tensor {name!r} has shape {list(shape)}; 1 to {MAX_DIMENSIONS} positive dimensions are allowed")
-        if shape[-1] % type_.block_elements:
+        if shape[-1] % type_.block_size:
             raise InputError(
-                f"tensor {name!r} has rows of {shape[-1]} values; {type_.name} needs a multiple of {type_.block_elements}"
+                f"tensor {name!r} has rows of {shape[-1]} values; {type_.name} needs a multiple of {type_.block_size}"
             )
         n_values = 1
         for n in shape:
             n_values *= n
-        return cls(name, type_, shape, data, n_values // type_.block_elements * type_.block_bytes)
+        return cls(name, type_, shape, data, n_values // type_.block_size * type_.type_size)
 
 
 def _pieces(data: Any) -> Iterator[memoryview]:
