@@ -93,7 +93,7 @@ class _Lowering:
         output = self._allocate(node)
         self._step(kernel, reads, output, weights, attrs, node)
         self.slot_of[node] = output
-        for value in {*inputs, node}:
+        for value in dict.fromkeys((*inputs, node)):
             if self._last_use[value] == position:
                 self._free.append(self.slot_of[value])
 

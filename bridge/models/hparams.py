@@ -1,0 +1,195 @@
+"""Hyper-parameters common to all architectures, read once from the metadata and checked.
+
+Key names and defaults are those of the GGUF specification and of llama.cpp's loader.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.errors import ModelError, UnsupportedError
+from bridge.graph import RopeTable
+
+MAX_LAYERS = 1024
+MAX_WIDTH = 1 << 20
+
+
+class Keys:
+    """Typed access to the metadata keys of one architecture (``name`` is looked up as ``<architecture>.name``)."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._metadata = metadata
+        self._prefix = metadata["general.architecture"] + "."
+
+    def integer(self, name: str, default: int | None = None, *, low: int = 1, high: int = MAX_WIDTH) -> int:
+        value = self._value(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; "
+                             f"it must be an integer from {low} to {high}")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        value = self._value(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be a finite number")
+        return float(value)
+
+    def string(self, name: str, default: str) -> str:
+        value = self._value(name, default)
+        if not isinstance(value, str):
+            raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be a string")
+        return value
+
+    def per_layer(self, name: str, n_layer: int, default: int | None = None, *, low: int = 1) -> tuple[int, ...]:
+        """One integer for each layer; the file may hold a single one for all."""
+        value = self._value(name, default)
+        if isinstance(value, int):
+            return (self.integer(name, default, low=low),) * n_layer
+        values = _sequence(value)
+        if values is None or len(values) < n_layer or not all(
+                isinstance(v, int) and low <= v <= MAX_WIDTH for v in values):
+            raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; "
+                             f"it must be an integer or a list of {n_layer} integers from {low} to {MAX_WIDTH}")
+        return tuple(values[:n_layer])
+
+    def windowed(self, n_layer: int, default_period: int) -> tuple[bool, ...]:
+        """Which layers have a sliding window: a list of booleans, or every layer but each ``period``-th."""
+        name = "attention.sliding_window_pattern"
+        value = self._value(name, default_period)
+        values = _sequence(value)
+        if values is not None:
+            if len(values) < n_layer:
+                raise ModelError(f"metadata key {self._prefix}{name} has {len(values)} entries for {n_layer} layers")
+            return tuple(bool(v) for v in values[:n_layer])
+        period = self.integer(name, default_period, low=0)
+        return tuple(period == 0 or i % period < period - 1 for i in range(n_layer))
+
+    def has(self, name: str) -> bool:
+        return self._prefix + name in self._metadata
+
+    def _value(self, name: str, default: Any) -> Any:
+        value = self._metadata.get(self._prefix + name, default)
+        if value is None:
+            raise ModelError(f"the metadata key {self._prefix}{name} is missing")
+        return value
+
+
+@dataclass(frozen=True)
+class HParams:
+    """``head_dim`` is the width of a query or key head, ``head_dim_v`` of a value head; tuples have one entry per layer."""
+
+    keys: Keys
+    architecture: str
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    n_embd: int
+    n_layer: int
+    n_ff: tuple[int, ...]
+    n_head: tuple[int, ...]
+    n_head_kv: tuple[int, ...]
+    head_dim: int
+    head_dim_v: int
+    n_rot: int
+    rms_eps: float
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, Any], tensors: Mapping[str, Any], n_ctx: int) -> HParams:
+        keys = Keys(metadata)
+        n_embd = keys.integer("embedding_length")
+        n_layer = keys.integer("block_count", high=MAX_LAYERS)
+        n_head = keys.per_layer("attention.head_count", n_layer)
+        per_head = n_embd // n_head[0]
+        head_dim = keys.integer("attention.key_length", per_head)
+        h = cls(
+            keys=keys,
+            architecture=metadata["general.architecture"],
+            n_ctx=n_ctx,
+            n_ctx_train=keys.integer("context_length", high=1 << 31),
+            n_vocab=_vocabulary_size(metadata, keys, tensors),
+            n_embd=n_embd,
+            n_layer=n_layer,
+            n_ff=keys.per_layer("feed_forward_length", n_layer),
+            n_head=n_head,
+            n_head_kv=keys.per_layer("attention.head_count_kv", n_layer, n_head[0]),
+            head_dim=head_dim,
+            head_dim_v=keys.integer("attention.value_length", per_head),
+            n_rot=keys.integer("rope.dimension_count", head_dim),
+            rms_eps=keys.number("attention.layer_norm_rms_epsilon"),
+        )
+        h._check(keys)
+        return h
+
+    def _check(self, keys: Keys) -> None:
+        for heads, kv_heads in zip(self.n_head, self.n_head_kv):
+            if heads % kv_heads:
+                raise ModelError(f"{heads} attention heads cannot share {kv_heads} key/value heads evenly")
+        if self.n_rot > self.head_dim or self.n_rot % 2:
+            raise ModelError(f"rope.dimension_count is {self.n_rot}; it must be even and at most {self.head_dim}")
+        if self.head_dim % 2 or self.head_dim_v % 2:
+            raise ModelError(f"attention heads of width {self.head_dim} and {self.head_dim_v} must both be even")
+        if keys.integer("expert_count", 0, low=0):
+            raise UnsupportedError(f"mixtures of experts are not supported yet ({self.architecture}.expert_count is "
+                                   f"{keys.integer('expert_count', 0, low=0)})")
+
+    def rope_table(self, *, base_key: str = "rope.freq_base", factors_tensor: str | None = None) -> RopeTable:
+        """The table of the file's ``rope.*`` keys: none, linear, YaRN or LongRoPE scaling (llama.cpp's rules).
+
+        ``base_key`` names the key of the base, which defaults to ``rope.freq_base`` and that to 10000.
+        """
+        keys = self.keys
+        kind = keys.string("rope.scaling.type", "linear")
+        if kind not in ("none", "linear", "yarn", "longrope"):
+            raise UnsupportedError(f"rope scaling {kind!r} is not supported; supported are none, linear, yarn, longrope")
+        factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 0.0))
+        freq_base = keys.number(base_key, keys.number("rope.freq_base", 10000.0))
+        if factor < 0.0 or freq_base <= 1.0:
+            raise ModelError(f"rope scaling factor {factor:g} must not be negative and rope.freq_base {freq_base:g} "
+                             "must be above 1")
+        scale = 1.0 if factor == 0.0 or kind == "none" else 1.0 / factor
+        yarn = kind == "yarn"
+        magnitude = keys.number("rope.scaling.attn_factor", 1.0)
+        if yarn:
+            magnitude *= _yarn_magnitude(1.0 / scale)
+        return RopeTable(
+            n_rot=self.n_rot, freq_base=freq_base, freq_scale=scale, ext_factor=1.0 if yarn else 0.0,
+            magnitude=magnitude, n_ctx_orig=self.n_ctx_orig, factors_tensor=factors_tensor)
+
+    @property
+    def n_ctx_orig(self) -> int:
+        """The context length before rope scaling was applied in training."""
+        return self.keys.integer("rope.scaling.original_context_length", self.n_ctx_train, high=1 << 31)
+
+
+def _yarn_magnitude(factor: float) -> float:
+    """YaRN's 1 + 0.1 ln(factor), never below 1, divided by the 1 + 0.1 ln(factor) that the rotation itself applies."""
+    applied = 1.0 + 0.1 * math.log(factor)
+    return max(1.0, applied) / applied
+
+
+def _vocabulary_size(metadata: Mapping[str, Any], keys: Keys, tensors: Mapping[str, Any]) -> int:
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    if tokens is not None:
+        return len(tokens)
+    if keys.has("vocab_size"):
+        return keys.integer("vocab_size", high=1 << 31)
+    embedding = tensors.get("token_embd.weight")
+    if embedding is None:
+        raise ModelError("the file has no vocabulary, no vocab_size key and no tensor token_embd.weight")
+    return embedding.shape[0]
+
+
+def _sequence(value: Any) -> list | None:
+    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+        return None
+    return list(value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return f"the string {value[:40]!r}"
+    values = _sequence(value)
+    return f"a list of {len(values)} values" if values is not None else repr(value)

@@ -1,0 +1,96 @@
+"""Generation: prompt in, tokens out, one at a time, until an end token, a limit or a cancellation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.runtime.cancel import CancelToken
+from bridge.sampling import Sampler, SamplingOptions
+
+if TYPE_CHECKING:
+    from bridge.runtime.model import Model
+
+NOTE_CONTEXT_LIMIT = "generation_stopped_context_limit"
+
+
+@dataclass(frozen=True)
+class GenerateOptions:
+    """``n_predict``: most tokens to generate; ``ignore_eos``: keep going after an end-of-generation token."""
+
+    n_predict: int = 256
+    sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One generated token and the stable text it completed, "" when it only begins a character."""
+
+    token: int
+    text: str
+
+
+@dataclass
+class Usage:
+    """Counts and times in milliseconds; ``finish_reason`` is "stop", "length" or "cancelled"."""
+
+    prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    completion_tokens: int = 0
+    time_to_first_token_ms: float | None = None
+    duration_ms: float = 0.0
+    prompt_ms: float = 0.0
+    decode_ms: float = 0.0
+    finish_reason: str = "length"
+
+
+async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions,
+                   cancel: CancelToken) -> AsyncIterator[Piece]:
+    """Yield pieces; ``model.last_usage`` is complete once the iteration ends, however it ends.
+
+    Cancellation is looked at between micro-batches and between tokens and ends the iteration normally. Text held back
+    at the end (an unfinished character) comes as a last piece with the last token.
+    """
+    started = time.perf_counter()
+    usage = model.last_usage = Usage(prompt_tokens=len(prompt))
+    sampler = Sampler(options.sampling)
+    stream = model.tokenizer.stream()
+    token = -1
+    try:
+        logits = await model.prefill(prompt, cancel, usage)
+        usage.prompt_ms = _ms_since(started)
+        while True:
+            if cancel.cancelled:
+                usage.finish_reason = "cancelled"
+                break
+            if usage.completion_tokens == options.n_predict:
+                break
+            token = sampler.sample(logits)
+            if token in model.tokenizer.eog_ids and not options.ignore_eos:
+                usage.finish_reason = "stop"
+                break
+            sampler.accept(token)
+            usage.completion_tokens += 1
+            text = stream.push(token)
+            if text and usage.time_to_first_token_ms is None:
+                usage.time_to_first_token_ms = _ms_since(started)
+            yield Piece(token, text)
+            if model.n_past == model.n_ctx:
+                model.note(NOTE_CONTEXT_LIMIT)
+                break
+            if usage.completion_tokens < options.n_predict:
+                logits = await model.decode(token)
+        if rest := stream.flush():
+            if usage.time_to_first_token_ms is None:
+                usage.time_to_first_token_ms = _ms_since(started)
+            yield Piece(token, rest)
+    finally:
+        usage.duration_ms = _ms_since(started)
+        usage.decode_ms = max(0.0, usage.duration_ms - usage.prompt_ms)
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000.0

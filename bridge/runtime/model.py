@@ -1,0 +1,139 @@
+"""A loaded model and its one context: what tokens the kv cache holds, and how more are evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from bridge.errors import ContextOverflow, DeviceError, InputError
+from bridge.runtime.backend import Session
+from bridge.runtime.cancel import CancelToken
+from bridge.runtime.generate import GenerateOptions, Piece, Usage, generate
+
+
+class Model:
+    """Made by ``load_model``. Calls must not overlap: the caller runs one at a time and closes the model at the end.
+
+    ``n_past`` is the number of positions whose keys and values are in the cache. The tokens of the last prompt are
+    remembered, so that a prompt with the same beginning is evaluated from the first difference on.
+    """
+
+    def __init__(self, session: Session, tokenizer: Any, *, metadata: Mapping[str, Any], architecture: str,
+                 n_vocab: int, n_ctx_train: int, nbytes: int) -> None:
+        self._session = session
+        self._prompt: list[int] = []
+        self._closed = False
+        self.tokenizer = tokenizer
+        self.metadata = metadata
+        self.architecture = architecture
+        self.n_vocab = n_vocab
+        self.n_ctx_train = n_ctx_train
+        self.nbytes = nbytes
+        self.n_past = 0
+        self.last_usage = Usage()
+        self.notes: list[str] = list(session.notes)
+
+    @property
+    def n_ctx(self) -> int:
+        return self._session.n_ctx
+
+    @property
+    def n_ubatch(self) -> int:
+        return self._session.n_ubatch
+
+    @property
+    def backend_name(self) -> str:
+        return self._session.name
+
+    @property
+    def adapter(self) -> Mapping[str, str]:
+        return self._session.adapter
+
+    def note(self, note: str) -> None:
+        """Add a runtime note once."""
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def generate(self, prompt: Sequence[int], options: GenerateOptions | None = None,
+                 cancel: CancelToken | None = None) -> AsyncIterator[Piece]:
+        """Pieces of text that continue ``prompt`` (token ids); see bridge.runtime.generate."""
+        return generate(self, prompt, options or GenerateOptions(), cancel or CancelToken())
+
+    async def evaluate(self, tokens: Sequence[int], outputs: str = "last", cancel: CancelToken | None = None) -> Any:
+        """Logits of ``tokens`` from an empty context: float32 array [1, n_vocab] ("last") or [n, n_vocab] ("all")."""
+        import numpy as np
+
+        if outputs not in ("last", "all"):
+            raise InputError(f"outputs is {outputs!r}; it must be 'last' or 'all'")
+        self._check_prompt(tokens)
+        self.forget()
+        rows, cancel = [], cancel or CancelToken()
+        step = min(self.n_ubatch, self._session.max_outputs) if outputs == "all" else self.n_ubatch
+        for begin in range(0, len(tokens), step):
+            cancel.check()
+            batch = tokens[begin:begin + step]
+            last = begin + len(batch) == len(tokens)
+            wanted = range(len(batch)) if outputs == "all" else [len(batch) - 1] if last else []
+            logits = await self._run(batch, wanted)
+            if wanted:
+                rows.append(np.array(logits, np.float32, copy=True).reshape(len(wanted), self.n_vocab))
+        return np.concatenate(rows)
+
+    async def prefill(self, prompt: Sequence[int], cancel: CancelToken, usage: Usage) -> Any:
+        """Bring the context to exactly ``prompt`` and return the logits after its last token (None when cancelled)."""
+        self._check_prompt(prompt)
+        kept = self._common_prefix(prompt)
+        usage.cached_prompt_tokens = kept
+        self.n_past, self._prompt = kept, list(prompt[:kept])
+        logits = None
+        while self.n_past < len(prompt) and not cancel.cancelled:
+            batch = prompt[self.n_past:self.n_past + self.n_ubatch]
+            last = self.n_past + len(batch) == len(prompt)
+            logits = await self._run(batch, [len(batch) - 1] if last else [])
+            self._prompt.extend(batch)
+        return logits
+
+    async def decode(self, token: int) -> Any:
+        """Append one generated token and return the logits after it."""
+        return await self._run([token], [0])
+
+    def forget(self) -> None:
+        """Start from an empty context."""
+        self.n_past, self._prompt = 0, []
+
+    async def close(self) -> None:
+        """Free the session's memory; may be called twice."""
+        if not self._closed:
+            self._closed = True
+            self.forget()
+            await self._session.close()
+
+    async def _run(self, batch: Sequence[int], outputs: Sequence[int]) -> Any:
+        if self._closed:
+            raise DeviceError("the model was closed while a call was using it")
+        start = self.n_past
+        try:
+            logits = await self._session.evaluate(batch, start, outputs)
+        except BaseException:
+            self.forget()  # whatever the cache holds now, no prefix of it can be trusted
+            raise
+        self.n_past = start + len(batch)
+        return logits
+
+    def _common_prefix(self, prompt: Sequence[int]) -> int:
+        # At least one token is evaluated again: its logits are what generation starts from.
+        limit = min(len(self._prompt), len(prompt) - 1)
+        for i in range(limit):
+            if self._prompt[i] != prompt[i]:
+                return i
+        return limit
+
+    def _check_prompt(self, prompt: Sequence[int]) -> None:
+        if not len(prompt):
+            raise InputError("the prompt is empty: it has no tokens to evaluate")
+        if len(prompt) > self.n_ctx:
+            raise ContextOverflow(f"the prompt has {len(prompt)} tokens, which exceeds the context size of "
+                                  f"{self.n_ctx} tokens")
+        for i, token in enumerate(prompt):
+            if not isinstance(token, int) or not 0 <= token < self.n_vocab:
+                raise InputError(f"prompt token {i} is {token!r}; it must be an integer from 0 to {self.n_vocab - 1}")
