@@ -79,6 +79,21 @@ class GraphBuilder:
     def add(self, a: Node, b: Node) -> Node:
         return self._add("add", (a, b), (), a.rows, a.width, f"{a.name} + {b.name}")
 
+    def route(self, logits: Node, n_used: int, *, normalise: bool) -> Node:
+        return self._add("route", (logits,), (), logits.rows, 2 * n_used, f"route {logits.name}",
+                         n_expert=logits.width, n_used=n_used, normalise=normalise)
+
+    def matmul_experts(self, x: Node, route: Node, name: str, n_out: int, *, per_expert: bool = False) -> Node:
+        n_expert, n_used = route.attrs["n_expert"], route.attrs["n_used"]
+        n_in = x.width // n_used if per_expert else x.width
+        weight = self.weight(f"{name}.weight", n_expert, n_out, n_in)
+        return self._add("matmul_experts", (x, route), (weight,), x.rows, n_used * n_out, name,
+                         n_used=n_used, per_expert=per_expert)
+
+    def combine_experts(self, x: Node, route: Node) -> Node:
+        n_used = route.attrs["n_used"]
+        return self._add("combine_experts", (x, route), (), x.rows, x.width // n_used, f"combine {x.name}", n_used=n_used)
+
     def scale(self, x: Node, scale: float) -> Node:
         return self._add("scale", (x,), (), x.rows, x.width, f"scale {x.name}", scale=scale)
 

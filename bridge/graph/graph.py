@@ -20,6 +20,11 @@ The vocabulary (inputs -> output; weights; attributes):
 ``add``               a, b -> a + b
 ``softcap``           x -> cap * tanh(x / cap)
 ``scale``             x -> x * scale
+``route``             router logits -> [rows, 2·n_used]: the ids of the ``n_used`` experts with the largest softmax
+                      (ties to the lower id), largest first, then their weights, divided by their sum if ``normalise``
+``matmul_experts``    x, route -> each chosen expert's x @ weight[id].T, side by side [rows, n_used·n_out]; weight is
+                      [n_expert, n_out, n_in]; x is [rows, n_in] for all, or [rows, n_used·n_in] when ``per_expert``
+``combine_experts``   x [rows, n_used·n], route -> [rows, n]: the sum of the experts' parts times their weights
 ``select_outputs``    x [T, w] -> [O, w]: the rows whose logits are wanted
 ====================  =====================================================================================
 """

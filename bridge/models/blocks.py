@@ -30,6 +30,15 @@ def gated_mlp(g: GraphBuilder, h: HParams, i: int, x: Node, act: str) -> Node:
     return g.matmul(g.glu(gate, up, act), f"blk.{i}.ffn_down", h.n_embd)
 
 
+def mixture_of_experts(g: GraphBuilder, h: HParams, i: int, x: Node, act: str, *, normalise: bool) -> Node:
+    """The gated MLPs of the ``n_expert_used`` experts that layer ``i``'s router likes best, weighted by it."""
+    route = g.route(g.matmul(x, f"blk.{i}.ffn_gate_inp", h.n_expert), h.n_expert_used, normalise=normalise)
+    gate = g.matmul_experts(x, route, f"blk.{i}.ffn_gate_exps", h.n_ff[i])
+    up = g.matmul_experts(x, route, f"blk.{i}.ffn_up_exps", h.n_ff[i])
+    down = g.matmul_experts(g.glu(gate, up, act), route, f"blk.{i}.ffn_down_exps", h.n_embd, per_expert=True)
+    return g.combine_experts(down, route)
+
+
 def output_head(g: GraphBuilder, h: HParams, x: Node) -> Node:
     """Final norm and logits [O, n_vocab]; without ``output.weight`` the embedding is used again."""
     x = g.rms_norm(x, "output_norm", h.rms_eps)

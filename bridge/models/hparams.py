@@ -95,6 +95,8 @@ class HParams:
     head_dim_v: int
     n_rot: int
     rms_eps: float
+    n_expert: int
+    n_expert_used: int
 
     @classmethod
     def read(cls, metadata: Mapping[str, Any], tensors: Mapping[str, Any], n_ctx: int) -> HParams:
@@ -119,11 +121,13 @@ class HParams:
             head_dim_v=keys.integer("attention.value_length", per_head),
             n_rot=keys.integer("rope.dimension_count", head_dim),
             rms_eps=keys.number("attention.layer_norm_rms_epsilon"),
+            n_expert=keys.integer("expert_count", 0, low=0),
+            n_expert_used=keys.integer("expert_used_count", 0, low=0),
         )
-        h._check(keys)
+        h._check()
         return h
 
-    def _check(self, keys: Keys) -> None:
+    def _check(self) -> None:
         for heads, kv_heads in zip(self.n_head, self.n_head_kv):
             if heads % kv_heads:
                 raise ModelError(f"{heads} attention heads cannot share {kv_heads} key/value heads evenly")
@@ -131,9 +135,9 @@ class HParams:
             raise ModelError(f"rope.dimension_count is {self.n_rot}; it must be even and at most {self.head_dim}")
         if self.head_dim % 2 or self.head_dim_v % 2:
             raise ModelError(f"attention heads of width {self.head_dim} and {self.head_dim_v} must both be even")
-        if keys.integer("expert_count", 0, low=0):
-            raise UnsupportedError(f"mixtures of experts are not supported yet ({self.architecture}.expert_count is "
-                                   f"{keys.integer('expert_count', 0, low=0)})")
+        if self.n_expert and not 1 <= self.n_expert_used <= self.n_expert:
+            raise ModelError(f"{self.architecture}.expert_used_count is {self.n_expert_used}; "
+                             f"it must be from 1 to the {self.n_expert} experts there are")
 
     def rope_table(self, *, base_key: str = "rope.freq_base", factors_tensor: str | None = None) -> RopeTable:
         """The table of the file's ``rope.*`` keys: none, linear, YaRN or LongRoPE scaling (llama.cpp's rules).

@@ -1,8 +1,8 @@
-"""Llama 1-3 and everything trained in its shape: Mistral, SmolLM, TinyLlama, Yi, …
+"""Llama 1-3 and everything trained in its shape: Mistral, Mixtral, SmolLM, TinyLlama, Yi, …
 
 RMS norm before each half, rotary attention with shared key/value heads, SwiGLU; optional biases, optional rope factors
-(Llama 3's ``rope_freqs``, or LongRoPE's long and short ones, chosen by the context size).
-Source: Touvron et al., arXiv 2302.13971.
+(Llama 3's ``rope_freqs``, or LongRoPE's long and short ones, chosen by the context size); with Mixtral's router, the MLP is
+a mixture of experts (Jiang et al., arXiv 2401.04088). Source: Touvron et al., arXiv 2302.13971.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 
 from bridge.errors import ModelError
 from bridge.graph import Graph, GraphBuilder
-from bridge.models.blocks import gated_mlp, output_head, self_attention
+from bridge.models.blocks import gated_mlp, mixture_of_experts, output_head, self_attention
 from bridge.models.hparams import HParams
 
 
@@ -28,7 +28,12 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         if i == h.n_layer - 1:
             x, attn = g.select_outputs(x), g.select_outputs(attn)
         x = g.add(attn, x)
-        x = g.add(gated_mlp(g, h, i, g.rms_norm(x, f"blk.{i}.ffn_norm", h.rms_eps), "silu"), x)
+        y = g.rms_norm(x, f"blk.{i}.ffn_norm", h.rms_eps)
+        if h.n_expert and g.has(f"blk.{i}.ffn_gate_inp.weight"):
+            y = mixture_of_experts(g, h, i, y, "silu", normalise=True)
+        else:
+            y = gated_mlp(g, h, i, y, "silu")
+        x = g.add(y, x)
     return g.finish(output_head(g, h, x), h.n_embd)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bridge.runtime.cancel import CancelToken
 from bridge.sampling import Sampler, SamplingOptions
+from bridge.tokenizer import StreamDetokenizer
 
 if TYPE_CHECKING:
     from bridge.runtime.model import Model
@@ -57,7 +58,7 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     started = time.perf_counter()
     usage = model.last_usage = Usage(prompt_tokens=len(prompt))
     sampler = Sampler(options.sampling)
-    stream = model.tokenizer.stream()
+    stream = StreamDetokenizer(model.tokenizer)
     token = -1
     try:
         logits = await model.prefill(prompt, cancel, usage)

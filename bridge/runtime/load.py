@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.errors import DeviceError, InputError, UnsupportedError
-from bridge.gguf import GGUFFile, open_gguf_async
+from bridge.gguf import AsyncGGUFFile, open_gguf, open_gguf_async
 from bridge.graph import Graph
 from bridge.models import build_graph
 from bridge.plan import lower
 from bridge.runtime.backend import Session
 from bridge.runtime.cancel import CancelToken
 from bridge.runtime.model import Model
+from bridge.runtime.sources import AsyncSource
 from bridge.tokenizer import Tokenizer
 
 BACKENDS = ("auto", "webgpu", "simd", "reference")
@@ -47,13 +48,15 @@ class LoadOptions:
 
 async def load_model(source: Any, options: LoadOptions | None = None, *, devices: Devices | None = None,
                      progress: Progress | None = None, cancel: CancelToken | None = None) -> Model:
-    """Load the model that ``source`` (see bridge.runtime.sources) holds.
+    """Load the model that ``source`` holds: an async source (see bridge.runtime.sources), or anything ``open_gguf`` takes.
 
     ``devices`` gives the WebGPU device to compute on; the caller keeps owning it. ``progress(loaded, total)`` counts
     bytes of the file. On any failure, and on cancellation (Cancelled), everything allocated is freed again.
     """
     options, cancel = options or LoadOptions(), cancel or CancelToken()
     report = progress or (lambda loaded, total: None)
+    if isinstance(source, str | bytes) or not hasattr(source, "js"):
+        source = AsyncSource(open_gguf(source).source)
     file = await open_gguf_async(source)
     cancel.check()
     graph = build_graph(file.metadata, file.tensors, options.n_ctx)
@@ -72,7 +75,7 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
     return model
 
 
-async def _open_session(file: GGUFFile, graph: Graph, source: Any, options: LoadOptions, devices: Devices | None,
+async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, devices: Devices | None,
                         progress: Progress, cancel: CancelToken) -> Session:
     if options.backend == "simd":
         raise UnsupportedError("the simd backend is not available in this build; use webgpu or reference")
@@ -93,7 +96,7 @@ async def _open_session(file: GGUFFile, graph: Graph, source: Any, options: Load
     return session
 
 
-async def _reference_session(file: GGUFFile, graph: Graph, source: Any, options: LoadOptions, progress: Progress,
+async def _reference_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, progress: Progress,
                              cancel: CancelToken) -> Session:
     import numpy as np
 
