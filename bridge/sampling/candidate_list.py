@@ -1,0 +1,141 @@
+"""Candidate tokens in plain Python: no numpy to load, and fast for the few hundred that remain after top-k.
+
+``candidate_array`` holds the same operations on numpy arrays, for whole vocabularies; both give the same results.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+
+from bridge.errors import InputError
+from bridge.sampling.float32 import float32
+
+BLOCK = 64  # tokens per block in top_k: large enough that few maxima are sorted, small enough that few values are
+
+
+class CandidateList:
+    """Token ids and their float32 logits; ``top`` is the largest logit, ``is_sorted`` says that the best comes first."""
+
+    __slots__ = ("ids", "is_sorted", "logits", "top")
+
+    def __init__(self, ids: Sequence[int], logits: Sequence[float], top: float, is_sorted: bool):
+        self.ids, self.logits, self.top, self.is_sorted = ids, logits, top, is_sorted
+
+    @classmethod
+    def of_vocabulary(cls, scores: array) -> CandidateList:
+        """Every token, in the order of ids; ``scores`` is float32[n_vocab]. Raises InputError if no token can be chosen."""
+        logits = scores.tolist()
+        top = check_top(max(logits) if logits else None, has_nan=math.isnan(sum(logits)))
+        return cls(range(len(logits)), logits, top, is_sorted=False)
+
+    def best(self) -> int:
+        """The id with the largest logit, the lowest such id if there are several."""
+        return self.ids[self.logits.index(self.top)]
+
+    def top_k(self, k: int) -> CandidateList:
+        """The k best, best first; equal logits in the order of ids."""
+        if self.is_sorted or k >= len(self.ids):
+            return self.best_first().first(k)
+        logits = self.logits
+        starts = range(0, len(logits), BLOCK)
+        maxima = [max(logits[start : start + BLOCK]) for start in starts]
+        # At least k values reach the k-th largest block maximum, so nothing below it can be among the k best.
+        least = heapq.nlargest(k, maxima)[-1] if k <= len(maxima) else -math.inf
+        order = [
+            i
+            for start, block_top in zip(starts, maxima, strict=True)
+            if block_top >= least
+            for i in range(start, min(start + BLOCK, len(logits)))
+            if logits[i] >= least
+        ]
+        order.sort(key=logits.__getitem__, reverse=True)
+        return self._take(order[:k], is_sorted=True)
+
+    def top_p(self, p: float) -> CandidateList:
+        """The fewest best candidates whose probabilities reach ``p``, best first."""
+        weights = self._weights()
+        total = _float32_sum(weights)
+        best = self.best_first()
+        if not self.is_sorted:
+            weights = best._weights()
+        running = 0.0
+        for n, weight in enumerate(weights, start=1):
+            running = float32(running + float32(weight / total))
+            if running >= p:
+                return best.first(n)
+        return best
+
+    def min_p(self, p: float) -> CandidateList:
+        """The candidates at least ``p`` times as likely as the best, in their present order."""
+        least = min_p_logit(self.top, p)
+        return self._take([i for i, logit in enumerate(self.logits) if logit >= least], self.is_sorted)
+
+    def divide(self, temp: float) -> CandidateList:
+        """Every logit divided by a temperature above 0; where that overflows float32, only the best candidate."""
+        logits = array("f", (logit / temp for logit in self.logits)).tolist()
+        top = float32(self.top / temp)
+        if math.isfinite(top):
+            return CandidateList(self.ids, logits, top, self.is_sorted)
+        return CandidateList([self.best()], [0.0], 0.0, is_sorted=True)
+
+    def probabilities(self) -> list[float]:
+        """Softmax over these candidates, in their present order."""
+        weights = self._weights()
+        total = sum(weights)
+        return [weight / total for weight in weights]
+
+    def draw(self, uniform: float) -> int:
+        """The id at which the running sum of probabilities reaches ``uniform``, in the present order."""
+        running = list(accumulate(self._weights()))
+        target = running[-1] * uniform
+        return self.ids[next(i for i, total in enumerate(running) if total >= target)]
+
+    def best_first(self) -> CandidateList:
+        if self.is_sorted:
+            return self
+        order = sorted(range(len(self.ids)), key=self.logits.__getitem__, reverse=True)  # stable: equal ones keep their order
+        return self._take(order, is_sorted=True)
+
+    def first(self, n: int) -> CandidateList:
+        return CandidateList(self.ids[:n], self.logits[:n], self.top, self.is_sorted)
+
+    def to_lists(self) -> tuple[list[int], list[float]]:
+        """Ids and probabilities."""
+        return list(self.ids), self.probabilities()
+
+    def _take(self, order: list[int], is_sorted: bool) -> CandidateList:
+        return CandidateList([self.ids[i] for i in order], [self.logits[i] for i in order], self.top, is_sorted)
+
+    def _weights(self) -> array:
+        """exp(logit - top), rounded to float32 at each step."""
+        shifted = array("f", (logit - self.top for logit in self.logits))
+        return array("f", map(math.exp, shifted))
+
+
+def check_top(top: float | None, has_nan: bool) -> float:
+    """``top`` if it is the usable largest logit of a vocabulary (``None``: an empty one); otherwise InputError saying why."""
+    if top is None:
+        raise InputError("there are no logits to sample from")
+    if has_nan:
+        raise InputError("the logits hold NaN: the model's output is not usable")
+    if top == math.inf:
+        raise InputError("the logits hold +infinity: the model's output is not usable")
+    if top == -math.inf:
+        raise InputError("every token has been ruled out: all logits are -infinity")
+    return top
+
+
+def min_p_logit(top: float, p: float) -> float:
+    """The least logit whose probability is at least ``p`` times that of ``top``."""
+    return float32(top + float32(math.log(p)))
+
+
+def _float32_sum(values: array) -> float:
+    total = array("f", (0.0,))
+    for value in values:
+        total[0] += value
+    return total[0]

@@ -1,0 +1,12 @@
+"""Rounding to float32, so that plain Python arithmetic takes the same decisions as llama.cpp's."""
+
+from __future__ import annotations
+
+from array import array
+
+MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
+
+
+def float32(value: float) -> float:
+    """The float32 nearest to ``value``; a sum, product or quotient of float32s rounded this way equals the float32 operation."""
+    return array("f", (value,))[0]

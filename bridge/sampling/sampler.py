@@ -1,0 +1,162 @@
+"""The sampler of one completion: options composed once into stages, then one call per token.
+
+Two kinds of stage, in llama.cpp's order:
+
+- vocabulary stages change the logits of the whole vocabulary in place: logit bias, penalties, and whatever else forces or
+  forbids tokens (a thinking budget is one more of them);
+- selection stages make one candidate set smaller or flatter: top-k, top-p, min-p, temperature.
+
+Then the draw. A grammar is a constraint on the whole vocabulary: when it refuses a pick, sample again with it,
+``sampler.sample(logits, constraint)``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
+
+from bridge.errors import InputError
+from bridge.sampling.candidate_list import CandidateList
+from bridge.sampling.mersenne import MersenneTwister
+from bridge.sampling.options import SamplingOptions, integer, number
+from bridge.sampling.vocabulary_stages import Penalties, VocabularyStage, logit_bias
+
+PENALTY_WINDOW = 64  # tokens; llama.cpp's default for penalty_last_n
+
+
+class Sampler:
+    """Picks tokens one after the other. ``seed`` is the seed in use, also when the options asked for a random one."""
+
+    def __init__(self, options: SamplingOptions | None = None):
+        self.options = options = options or SamplingOptions()
+        self._penalties = Penalties(options.penalty, options.presence_penalty, options.frequency_penalty, PENALTY_WINDOW)
+        self.vocabulary_stages: list[VocabularyStage] = []
+        if options.logit_bias:
+            self.vocabulary_stages.append(logit_bias(options.logit_bias))
+        if self._penalties.active:
+            self.vocabulary_stages.append(self._penalties.apply)
+        self.selection_stages = selection_stages(options)
+        self._candidates = candidate_class(options)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the accepted tokens and start the random numbers again (with a new seed if it is a random one)."""
+        self.seed = secrets.randbits(32) if self.options.seed is None else self.options.seed
+        self._random = MersenneTwister(self.seed)
+        self._penalties.clear()
+
+    def sample(self, logits, constraint: VocabularyStage | None = None) -> int:
+        """The next token for ``logits``: float32[n_vocab], any buffer or sequence of numbers; it is not accepted yet.
+
+        ``constraint`` sees the logits of the whole vocabulary before every other stage and rules tokens out with -inf.
+        Raises InputError if the logits are empty, hold NaN or +inf, or rule out every token.
+        """
+        found = self.candidates(logits, constraint)
+        return found.best() if self.options.greedy else found.draw(self._random.next_double())
+
+    def pick(self, ids: Sequence[int], logits: Sequence[float]) -> int:
+        """The next token among those a device has selected: best first, bias and penalties already applied."""
+        if not 0 < len(ids) == len(logits):
+            raise InputError(f"candidates need one logit per id and at least one id; got {len(ids)} and {len(logits)}")
+        scores = float32_copy(logits)
+        best_first = CandidateList.of_vocabulary(scores)
+        best_first.ids, best_first.is_sorted = list(ids), True
+        found = self._select(best_first)
+        return found.best() if self.options.greedy else found.draw(self._random.next_double())
+
+    def accept(self, token: int) -> None:
+        """Count ``token`` as generated: it enters the window of the penalties."""
+        self._penalties.accept(integer("a token id", token))
+
+    def candidates(self, logits, constraint: VocabularyStage | None = None):
+        """The candidate set ``sample`` draws from; for greedy options the whole vocabulary."""
+        scores = float32_copy(logits)
+        for stage in (constraint, *self.vocabulary_stages) if constraint else self.vocabulary_stages:
+            stage(scores)
+        return self._select(self._candidates.of_vocabulary(scores))
+
+    def _select(self, found):
+        for stage in self.selection_stages:
+            found = stage(found)
+        return found
+
+
+def candidates(
+    logits,
+    last_tokens: Iterable[int] = (),
+    *,
+    temp: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    penalty: float = 1.0,
+    presence_penalty: float = 0.0,
+    logit_bias: Mapping[int, float] | None = None,
+) -> tuple[list[int], list[float]]:
+    """The tokens that could be drawn next and their probabilities, best first (equal ones by id).
+
+    ``last_tokens`` are the tokens generated so far, of which the last 64 are penalised. Every default leaves its stage
+    out; at temperature 0 one token remains. ``top_p`` 0 keeps the best token, as in llama.cpp, where the page's options
+    (SamplingOptions) take it as "off". Raises InputError as SamplingOptions and Sampler.sample do.
+    """
+    sampler = Sampler(
+        SamplingOptions(
+            temp=temp,
+            top_k=1 if number("top_p", top_p) <= 0 else top_k,
+            top_p=top_p,
+            min_p=min_p,
+            penalty=penalty,
+            presence_penalty=presence_penalty,
+            logit_bias=logit_bias,
+            seed=0,
+        )
+    )
+    for token in last_tokens:
+        sampler.accept(token)
+    found = sampler.candidates(logits)
+    return ([found.best()], [1.0]) if sampler.options.greedy else found.best_first().to_lists()
+
+
+def selection_stages(options: SamplingOptions) -> list[Callable]:
+    """The stages that apply, as functions from one candidate set to the next; none when the best token is taken anyway."""
+    if options.greedy:
+        return []
+    stages = [
+        (options.top_k > 0, methodcaller("top_k", options.top_k)),
+        (options.top_p < 1, methodcaller("top_p", options.top_p)),
+        (options.min_p > 0, methodcaller("min_p", options.min_p)),
+        (options.temp != 1, methodcaller("divide", options.temp)),
+    ]
+    return [stage for applies, stage in stages if applies]
+
+
+def candidate_class(options: SamplingOptions) -> type:
+    """CandidateArray where numpy is loaded already or worth loading, else CandidateList; the results do not differ."""
+    if "numpy" in sys.modules or options.wants_numpy:
+        try:
+            from bridge.sampling.candidate_array import CandidateArray
+        except ModuleNotFoundError:  # Pyodide without its numpy package: slower for these options, but as right
+            return CandidateList
+        return CandidateArray
+    return CandidateList
+
+
+def float32_copy(logits) -> array:
+    """The logits as an ``array("f")`` of our own, which the vocabulary stages may change."""
+    try:
+        view = memoryview(logits)
+    except TypeError:  # no buffer: a sequence of numbers
+        try:
+            return array("f", logits)
+        except TypeError:
+            raise InputError(f"logits must be a buffer or sequence of numbers; got {type(logits).__name__}") from None
+    if view.ndim != 1 or view.format not in ("f", "d", "e"):
+        raise InputError(f"logits must be one vector of floats; got {view.ndim} dimensions of format {view.format!r}")
+    scores = array("f")
+    if view.format != "f":
+        return array("f", logits)
+    scores.frombytes(view.cast("B") if view.c_contiguous else view.tobytes())
+    return scores
