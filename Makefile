@@ -1,0 +1,79 @@
+# make run     load SmolLM2 in a headless Chromium and stream a completion here   PROMPT= MODEL= N=
+# make demo    serve the demo site and print its address                          PORT=
+# make test    every test, in CPython and in the browser                          ARGS='-k boot'
+# make dist    a plain folder, build/dist, that any static server can host
+# Everything needed is set up first and reused afterwards; 'make setup' does only that.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+SITE := build/site
+
+PROMPT ?= The capital of France is
+MODEL ?= smollm2
+N ?= 32
+PORT ?= 8080
+ARGS ?=
+export PROMPT MODEL N PORT
+
+PACKAGE_FILES := $(shell find bridge kernels -type f -not -path '*/__pycache__/*' 2>/dev/null)
+
+.PHONY: setup assets wheel snapshot site models gemma run demo test dist clean
+.DELETE_ON_ERROR:
+
+setup: $(VENV)/.ready build/.browser site models
+
+$(VENV)/.ready: pyproject.toml requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON= to one" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --requirement requirements-dev.txt
+	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+build/.browser: $(VENV)/.ready tools/browser.py
+	$(PY) -m tools.browser
+	@mkdir -p build && touch $@
+
+assets: $(VENV)/.ready
+	@$(PY) -m tools.assets pyodide
+
+models: $(VENV)/.ready
+	@$(PY) -m tools.assets models
+
+gemma: $(VENV)/.ready
+	@$(PY) -m tools.assets gemma3
+
+wheel: build/.wheel
+
+build/.wheel: $(VENV)/.ready pyproject.toml LICENSE $(PACKAGE_FILES)
+	@rm -rf build/wheels
+	$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels .
+	@touch $@
+
+snapshot: build/.snapshot
+
+build/.snapshot: build/.wheel tools/make_snapshot.mjs tools/snapshot_imports.py tools/site.py tools/assets.py | assets
+	@$(PY) -m tools.site $(SITE)
+	node tools/make_snapshot.mjs $(SITE)
+	@touch $@
+
+site: build/.snapshot models
+	@$(PY) -m tools.site $(SITE)
+
+run: setup
+	@$(PY) -m tools.run_page --prompt "$$PROMPT" --model "$$MODEL" --n-predict "$$N"
+
+demo: setup
+	@$(PY) -m bridge serve $(SITE) --port "$$PORT"
+
+test: setup
+	$(PY) -m pytest $(ARGS)
+
+dist: site
+	@rm -rf build/dist
+	@$(PY) -m tools.site --copy build/dist
+	@cp -r $(SITE)/snapshot build/dist/snapshot
+	@du -sh build/dist
+
+clean:
+	rm -rf build $(VENV)

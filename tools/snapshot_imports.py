@@ -1,0 +1,66 @@
+"""Runs inside Pyodide while the start-up snapshot is made: imports the engine, and nothing that cannot be in a snapshot.
+
+A memory snapshot cannot hold numpy (compiled code) or live JavaScript objects, so every module of ``bridge`` is tried
+while the packages below look absent; those that need one of them at import time are left for later. tools/make_snapshot.mjs
+executes this file and calls its functions.
+"""
+
+import gc
+import importlib
+import importlib.abc
+import json
+import pkgutil
+import sys
+import warnings
+
+NOT_IN_A_SNAPSHOT = frozenset({"numpy", "jinja2", "markupsafe", "wgpu", "wasmtime", "starlette", "uvicorn", "gguf"})
+REQUIRED = ("bridge.host",)  # without it the snapshot would save nothing
+
+
+class _Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname.partition(".")[0] in NOT_IN_A_SNAPSHOT:
+            raise ModuleNotFoundError(f"{fullname} is kept out of the snapshot", name=fullname)
+        return None
+
+
+def import_all(package: str) -> dict[str, str]:
+    """Imports every module of ``package``; returns those left out, each with the reason."""
+    left_out = {}
+
+    def left_out_package(name: str) -> None:
+        left_out[name] = str(sys.exc_info()[1])
+
+    root = importlib.import_module(package)
+    for found in pkgutil.walk_packages(root.__path__, package + ".", onerror=left_out_package):
+        if found.name.endswith("__main__"):
+            continue
+        try:
+            importlib.import_module(found.name)
+        except ImportError as error:
+            left_out[found.name] = str(error)
+    return left_out
+
+
+def standard_library_in_use() -> str:
+    """JSON list of the standard library modules that are loaded now."""
+    return json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] in sys.stdlib_module_names))
+
+
+def prepare(standard_library: str) -> str:
+    """Imports the given standard library modules (JSON list) and the engine; returns JSON ``{imported, left_out}``."""
+    absent = _Absent()
+    sys.meta_path.insert(0, absent)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            for name in json.loads(standard_library):
+                importlib.import_module(name)
+        left_out = import_all("bridge")
+    finally:
+        sys.meta_path.remove(absent)
+    for name in REQUIRED:
+        if name in left_out:
+            raise ImportError(f"{name} must be in the snapshot but was left out: {left_out[name]}")
+    importlib.invalidate_caches()
+    gc.collect()
+    return json.dumps({"imported": sorted(m for m in sys.modules if m.startswith("bridge")), "left_out": left_out})

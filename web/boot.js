@@ -1,0 +1,164 @@
+// Starts Python and the engine: the same code for the worker and for the page's own thread (direct mode).
+//
+//   const { pyodide, host, boot } = await bootEngine({ assetBase, post, modules, onStatus });
+//
+// Fast path: a memory snapshot with the engine already imported (snapshot/snapshot.json, made by
+// tools/make_snapshot.mjs). It is used only when it was made from the very wheel and Pyodide build served beside it;
+// otherwise Python starts plainly and micropip installs the wheel, and `boot.notes` holds "boot:plain".
+// Knows nothing about messages, models or devices.
+
+const DEFAULT_BASE = new URL("../", import.meta.url).href;
+
+/**
+ * @param {object} options
+ * @param {string} [options.assetBase] folder with pyodide/, wheels/ and snapshot/; the one above this file's by default
+ * @param {(message: object, transfer?: Transferable[]) => void} [options.post] handed to the engine's host as it is
+ * @param {object} [options.modules] members of the Python module `bridge_js`, beside `loadPackage` and `boot`
+ * @param {(status: {stage: "fetch"|"python"|"engine"|"ready"}) => void} [options.onStatus]
+ * @param {boolean} [options.useSnapshot] false forces the plain start
+ * @returns {Promise<{pyodide: object, host: object, boot: {mode: "snapshot"|"plain", notes: string[], reason: string,
+ *   milliseconds: {python: number, engine: number, host: number, total: number}}}>}
+ */
+export async function bootEngine({ assetBase, post, modules = {}, onStatus = () => {}, useSnapshot = true } = {}) {
+  const base = assetBase ? withSlash(new URL(assetBase, DEFAULT_BASE).href) : DEFAULT_BASE;
+  const clock = stopwatch();
+  onStatus({ stage: "fetch" });
+  const [loadPyodide, wheel, snapshot] = await Promise.all([
+    importPyodide(base),
+    fetchJson(new URL("wheels/wheel.json", base)),
+    useSnapshot ? fetchJson(new URL("snapshot/snapshot.json", base)) : null,
+  ]);
+  if (!wheel) throw new Error("The engine's wheel is missing: wheels/wheel.json could not be read");
+
+  const boot = { mode: "snapshot", notes: [], reason: "", milliseconds: {} };
+  const start = { base, loadPyodide, wheel, clock, onStatus };
+  let pyodide = null;
+  try {
+    refuseOtherSnapshot(snapshot, wheel, useSnapshot);
+    pyodide = await startFromSnapshot(start, snapshot);
+  } catch (error) {
+    boot.mode = "plain";
+    boot.notes.push("boot:plain");
+    boot.reason = error.message;
+    pyodide = await startPlain(start);
+  }
+
+  const bridgeJs = { ...modules, boot, loadPackage: (name) => loadPackage(pyodide, name) };
+  pyodide.registerJsModule("bridge_js", bridgeJs);
+  const hostModule = pyodide.pyimport("bridge.host");
+  const host = hostModule.create_host(post, bridgeJs);
+  hostModule.destroy();
+  clock.lap("host");
+  boot.milliseconds = clock.laps();
+  onStatus({ stage: "ready" });
+  return { pyodide, host, boot };
+}
+
+function refuseOtherSnapshot(snapshot, wheel, wanted) {
+  if (!wanted) throw new Error("a plain start was asked for");
+  if (!snapshot) throw new Error("there is no snapshot");
+  if (snapshot.wheel !== wheel.sha256) throw new Error("the snapshot was made from another wheel");
+}
+
+async function startFromSnapshot({ base, loadPyodide, wheel, clock, onStatus }, snapshot) {
+  onStatus({ stage: "python" });
+  const image = fetchImage(new URL(`snapshot/${snapshot.file}`, base), snapshot.size);
+  const wheelBytes = fetchBytes(new URL(`wheels/${wheel.file}`, base));
+  for (const early of [image, wheelBytes]) early.catch(() => {}); // awaited later; until then not "unhandled"
+  // Pyodide itself refuses an image made by another build of its runtime.
+  const pyodide = await loadPyodide({ indexURL: new URL("pyodide/", base).href, _loadSnapshot: image });
+  clock.lap("python");
+  onStatus({ stage: "engine" });
+  const bytes = await wheelBytes;
+  if (sha256InPython(pyodide, bytes) !== snapshot.wheel) throw new Error("the wheel is not the one that its manifest names");
+  // Modules left out of the image, and the kernels' text, are read from the files, which an image does not hold.
+  pyodide.unpackArchive(bytes, "wheel");
+  // Everyone starts from the same image: without new seeds everyone would draw the same random numbers.
+  pyodide.runPython("import importlib, random\nimportlib.invalidate_caches()\nrandom.seed()\ndel importlib, random");
+  clock.lap("engine");
+  return pyodide;
+}
+
+async function startPlain({ base, loadPyodide, wheel, clock, onStatus }) {
+  onStatus({ stage: "python" });
+  const pyodide = await loadPyodide({ indexURL: new URL("pyodide/", base).href });
+  clock.lap("python");
+  onStatus({ stage: "engine" });
+  await loadPackage(pyodide, "micropip");
+  const micropip = pyodide.pyimport("micropip");
+  // deps=False: numpy is loaded when something needs it, not before.
+  await micropip.install.callKwargs(new URL(`wheels/${wheel.file}`, base).href, { deps: false });
+  micropip.destroy();
+  clock.lap("engine");
+  return pyodide;
+}
+
+async function loadPackage(pyodide, name) {
+  let problem = "";
+  await pyodide.loadPackage(name, { messageCallback: () => {}, errorCallback: (text) => (problem = text) });
+  if (!(name in pyodide.loadedPackages)) throw new Error(`The Python package ${name} could not be loaded: ${problem}`);
+}
+
+async function importPyodide(base) {
+  try {
+    return (await import(new URL("pyodide/pyodide.mjs", base).href)).loadPyodide;
+  } catch (error) {
+    throw new Error(`Python could not be started: pyodide/pyodide.mjs did not load (${error.message})`);
+  }
+}
+
+function sha256InPython(pyodide, bytes) {
+  // Not crypto.subtle, which is missing on pages that are not in a secure context.
+  const hashlib = pyodide.pyimport("hashlib");
+  const view = pyodide.toPy(bytes);
+  const hash = hashlib.sha256(view);
+  try {
+    return hash.hexdigest();
+  } finally {
+    for (const proxy of [hash, view, hashlib]) proxy.destroy();
+  }
+}
+
+async function fetchJson(url) {
+  const response = await fetch(url).catch(() => null);
+  return response?.ok ? response.json().catch(() => null) : null;
+}
+
+async function fetchBytes(url) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`a file of the engine could not be fetched (status ${response.status})`);
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+async function fetchImage(url, size) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`the snapshot could not be fetched (status ${response.status})`);
+  const image = new Uint8Array(size);
+  let filled = 0;
+  const reader = response.body.pipeThrough(new DecompressionStream("gzip")).getReader();
+  for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
+    if (filled + value.length > size) throw new Error("the snapshot is longer than its manifest says");
+    image.set(value, filled);
+    filled += value.length;
+  }
+  if (filled !== size) throw new Error("the snapshot ended early");
+  return image;
+}
+
+function withSlash(url) {
+  return url.endsWith("/") ? url : `${url}/`;
+}
+
+function stopwatch() {
+  const started = performance.now();
+  const times = {};
+  let last = started;
+  return {
+    lap(name) {
+      const now = performance.now();
+      times[name] = (times[name] ?? 0) + now - last;
+      last = now;
+    },
+    laps: () => ({ ...times, total: performance.now() - started }),
+  };
+}
