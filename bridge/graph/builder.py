@@ -22,7 +22,6 @@ class GraphBuilder:
         self._nodes: list[Node] = []
         self._kv_layers: list[KvLayer] = []
         self._rope_tables: dict[str, RopeTable] = {}
-        self._selected: dict[int, Node] = {}
 
     # weights
 
@@ -101,10 +100,8 @@ class GraphBuilder:
         return self._add("softcap", (x,), (), x.rows, x.width, f"softcap {x.name}", cap=cap)
 
     def select_outputs(self, x: Node) -> Node:
-        """Only the rows whose logits are wanted; selecting the same node twice gives the same result."""
-        if id(x) not in self._selected:
-            self._selected[id(x)] = self._add("select_outputs", (x,), (), OUTPUTS, x.width, f"outputs {x.name}")
-        return self._selected[id(x)]
+        """Only the rows whose logits are wanted."""
+        return self._add("select_outputs", (x,), (), OUTPUTS, x.width, f"outputs {x.name}")
 
     # state
 

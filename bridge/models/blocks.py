@@ -8,7 +8,10 @@ from bridge.models.hparams import HParams
 
 def self_attention(g: GraphBuilder, h: HParams, i: int, x: Node, *, rope: str, style: str, scale: float,
                    qk_norm: bool = False, softcap: float = 0.0, window: int = 0) -> Node:
-    """Queries, keys and values of layer ``i`` from x [T, n_embd], attention over the cache, output projection."""
+    """Queries, keys and values of layer ``i`` from x [T, n_embd], attention over the cache, output projection.
+
+    In the last layer only the rows whose logits are wanted go on from the heads: the result is [O, n_embd].
+    """
     n_head, n_head_kv = h.n_head[i], h.n_head_kv[i]
     q = g.matmul(x, f"blk.{i}.attn_q", n_head * h.head_dim)
     k = g.matmul(x, f"blk.{i}.attn_k", n_head_kv * h.head_dim)
@@ -20,6 +23,8 @@ def self_attention(g: GraphBuilder, h: HParams, i: int, x: Node, *, rope: str, s
     k = g.rope(k, rope, h.head_dim, style)
     heads = g.attention(q, k, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=h.head_dim, head_dim_v=h.head_dim_v,
                         scale=scale, softcap=softcap, window=window)
+    if i == h.n_layer - 1:
+        heads = g.select_outputs(heads)
     return g.matmul(heads, f"blk.{i}.attn_output", h.n_embd)
 
 

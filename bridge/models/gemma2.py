@@ -29,7 +29,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
                               rope=swa if windowed[i] else full, style="neox", scale=scale, softcap=softcap,
                               window=window if windowed[i] else 0)
         if i == h.n_layer - 1:
-            x, attn = g.select_outputs(x), g.select_outputs(attn)
+            x = g.select_outputs(x)
         x = g.add(g.rms_norm(attn, f"blk.{i}.post_attention_norm", h.rms_eps), x)
         mlp = gated_mlp(g, h, i, g.rms_norm(x, f"blk.{i}.ffn_norm", h.rms_eps), "gelu")
         x = g.add(g.rms_norm(mlp, f"blk.{i}.post_ffw_norm", h.rms_eps), x)

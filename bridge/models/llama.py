@@ -26,7 +26,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         attn = self_attention(g, h, i, g.rms_norm(x, f"blk.{i}.attn_norm", h.rms_eps),
                               rope=rope, style="norm", scale=1.0 / math.sqrt(h.head_dim))
         if i == h.n_layer - 1:
-            x, attn = g.select_outputs(x), g.select_outputs(attn)
+            x = g.select_outputs(x)
         x = g.add(attn, x)
         y = g.rms_norm(x, f"blk.{i}.ffn_norm", h.rms_eps)
         if h.n_expert and g.has(f"blk.{i}.ffn_gate_inp.weight"):

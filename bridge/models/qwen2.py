@@ -20,7 +20,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         attn = self_attention(g, h, i, g.rms_norm(x, f"blk.{i}.attn_norm", h.rms_eps),
                               rope=rope, style="neox", scale=1.0 / math.sqrt(h.head_dim))
         if i == h.n_layer - 1:
-            x, attn = g.select_outputs(x), g.select_outputs(attn)
+            x = g.select_outputs(x)
         x = g.add(attn, x)
         x = g.add(gated_mlp(g, h, i, g.rms_norm(x, f"blk.{i}.ffn_norm", h.rms_eps), "silu"), x)
     return g.finish(output_head(g, h, x), h.n_embd)

@@ -1,0 +1,52 @@
+"""llama.cpp's numbers for the tiny models in tests/data, and the checks that compare an engine with them.
+
+Each file of tests/data/golden names a model of tests/data/models, the tolerance (largest absolute difference, from the
+noise measured in llama.cpp itself) and, for some prompts, the last logits, the ten largest logits of every position and
+the greedy continuation with the number of its leading steps whose margin is large enough to be compared.
+The values are those of weights decoded to float32 and a float32 kv cache.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DATA = Path(__file__).parent / "data"
+MODELS = DATA / "models"
+
+
+def golden_names() -> list[str]:
+    return sorted(path.stem for path in (DATA / "golden").glob("*.json"))
+
+
+@cache
+def golden(name: str) -> dict[str, Any]:
+    return json.loads((DATA / "golden" / f"{name}.json").read_text())
+
+
+def model_path(case: dict[str, Any]) -> Path:
+    return MODELS / case["model"]
+
+
+def tolerance(case: dict[str, Any]) -> float:
+    return case["tolerance"]["logits"]["f32_reference_atol"]
+
+
+def worst_difference(logits: np.ndarray, expected: dict[str, Any]) -> float:
+    """Largest difference of [n_tokens, n_vocab] logits from the stored ones: all of the last row, ten of each other."""
+    last = np.frombuffer(base64.b64decode(expected["last_logits_b64"]), "<f4")
+    worst = float(np.abs(logits[-1] - last).max())
+    for row, top in zip(logits, expected["top10"], strict=True):
+        worst = max(worst, *(abs(float(row[token]) - value) for token, value in top))
+    return worst
+
+
+def same_continuation(tokens: Sequence[int], expected: dict[str, Any]) -> bool:
+    safe = expected["greedy_safe_steps"]
+    return list(tokens[:safe]) == expected["greedy"][:safe]

@@ -1,0 +1,82 @@
+"""Files that miss something: one sentence that names it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from bridge.errors import ModelError, UnsupportedError
+from bridge.gguf import open_gguf
+from bridge.models import ARCHITECTURES, build_graph
+from tests.golden import MODELS
+
+FILES = {
+    "llama": "llama-untied-f16.gguf",
+    "qwen2": "qwen2-f16.gguf",
+    "qwen3": "qwen3-f16.gguf",
+    "gemma2": "gemma2-f32.gguf",
+    "gemma3": "gemma3-f16.gguf",
+}
+
+
+def _open(architecture):
+    with open_gguf(MODELS / FILES[architecture]) as file:
+        return dict(file.metadata), dict(file.tensors)
+
+
+def test_every_architecture_has_a_file_here():
+    assert set(FILES) == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("architecture", FILES)
+def test_each_tensor_is_needed_and_named_when_missing(architecture):
+    metadata, tensors = _open(architecture)
+    optional = {"output.weight"} | {name for name in tensors if name.endswith(".bias")}
+    for name in set(tensors) - optional:
+        rest = {k: v for k, v in tensors.items() if k != name}
+        with pytest.raises(ModelError, match=f"no tensor {name}, which should have the shape"):
+            build_graph(metadata, rest, 64)
+
+
+@pytest.mark.parametrize("architecture", FILES)
+def test_each_bent_tensor_is_named_with_both_shapes(architecture):
+    metadata, tensors = _open(architecture)
+    for name, info in tensors.items():
+        bent = SimpleNamespace(type=info.type, shape=(*info.shape[:-1], info.shape[-1] + 2))
+        with pytest.raises(ModelError) as error:
+            build_graph(metadata, tensors | {name: bent}, 64)
+        message = str(error.value)
+        assert name in message
+        assert str(list(bent.shape)) in message and str(list(info.shape)) in message
+
+
+@pytest.mark.parametrize("key", ["context_length", "embedding_length", "block_count", "feed_forward_length",
+                                 "attention.head_count", "attention.layer_norm_rms_epsilon"])
+def test_a_missing_key_is_named(key):
+    metadata, tensors = _open("llama")
+    del metadata[f"llama.{key}"]
+    with pytest.raises(ModelError, match=f"llama.{key}"):
+        build_graph(metadata, tensors, 64)
+
+
+@pytest.mark.parametrize("key, value", [
+    ("block_count", 0), ("block_count", 1 << 40), ("block_count", "three"), ("embedding_length", -64),
+    ("attention.head_count", 0), ("attention.head_count", [4]), ("attention.head_count_kv", 3),
+    ("attention.head_count_kv", 0), ("rope.dimension_count", 15), ("rope.dimension_count", 1000),
+    ("attention.layer_norm_rms_epsilon", float("nan")), ("rope.freq_base", 0.0), ("rope.scaling.factor", -2.0),
+    ("expert_count", 4),
+])
+def test_an_impossible_key_is_refused_in_one_sentence(key, value):
+    metadata, tensors = _open("llama")
+    with pytest.raises(ModelError) as error:
+        build_graph(metadata | {f"llama.{key}": value}, tensors, 64)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 250
+
+
+def test_unknown_architecture_and_scaling_are_named():
+    metadata, tensors = _open("llama")
+    with pytest.raises(UnsupportedError, match="'mamba9'.*supported are.*llama"):
+        build_graph(metadata | {"general.architecture": "mamba9"}, tensors, 64)
+    with pytest.raises(UnsupportedError, match="'spiral'"):
+        build_graph(metadata | {"llama.rope.scaling.type": "spiral"}, tensors, 64)
+    with pytest.raises(ModelError, match="general.architecture"):
+        build_graph({}, tensors, 64)
