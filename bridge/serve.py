@@ -17,6 +17,12 @@ from pathlib import Path
 
 from bridge.errors import InputError, UnsupportedError
 
+
+
+class ServerPackagesMissing(UnsupportedError, ImportError):
+    """Starlette or uvicorn is not installed."""
+
+
 try:
     import uvicorn
     from starlette.applications import Starlette
@@ -25,7 +31,7 @@ try:
     from starlette.routing import BaseRoute, Mount, Route
     from starlette.staticfiles import StaticFiles
 except ImportError as error:
-    raise UnsupportedError(
+    raise ServerPackagesMissing(
         f"the development server needs {error.name}; install the package with its 'dev' extra"
     ) from error
 
@@ -115,10 +121,10 @@ def serve(directory: str | Path = "build/site", host: str = "127.0.0.1", port: i
 
 
 @contextmanager
-def running_server(app, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def running_server(app, host: str = "127.0.0.1", port: int = 0, *, log_level: str = "warning") -> Iterator[str]:
     """Runs an ASGI application in a thread and yields its address, such as ``http://localhost:40123``."""
     with open_socket(host, port) as listening:
-        server = _server(app)
+        server = _server(app, log_level)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -133,7 +139,7 @@ def running_server(app, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
             thread.join(START_TIMEOUT_S)
 
 
-def _server(app) -> uvicorn.Server:
+def _server(app, log_level: str = "warning") -> uvicorn.Server:
     # Open transfers must not hold up the end: a browser may keep one for as long as it likes.
-    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(app, log_level=log_level, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
     return uvicorn.Server(config)

@@ -60,6 +60,7 @@ async function main() {
     sha256: sha256(packed),
     pyodide: sha256(runtime),
     wheel: wheelManifest.sha256,
+    leftOut: report.left_out,
   };
   const folder = path.join(site, "snapshot");
   await mkdir(folder, { recursive: true });

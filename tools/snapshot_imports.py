@@ -1,8 +1,8 @@
 """Runs inside Pyodide while the start-up snapshot is made: imports the engine, and nothing that cannot be in a snapshot.
 
 A memory snapshot cannot hold numpy (compiled code) or live JavaScript objects, so every module of ``bridge`` is tried
-while the packages below look absent; those that need one of them at import time are left for later. tools/make_snapshot.mjs
-executes this file and calls its functions.
+while the packages below look absent; those that need one of them at import time are left for later.
+tools/make_snapshot.mjs executes this file and calls its functions.
 """
 
 import gc
@@ -14,6 +14,7 @@ import sys
 import warnings
 
 NOT_IN_A_SNAPSHOT = frozenset({"numpy", "jinja2", "markupsafe", "wgpu", "wasmtime", "starlette", "uvicorn", "gguf"})
+COMMAND_LINE = frozenset({"bridge.__main__", "bridge.cli", "bridge.commands", "bridge.serve"})  # no use in a page
 REQUIRED = ("bridge.host",)  # without it the snapshot would save nothing
 
 
@@ -25,21 +26,22 @@ class _Absent(importlib.abc.MetaPathFinder):
 
 
 def import_all(package: str) -> dict[str, str]:
-    """Imports every module of ``package``; returns those left out, each with the reason."""
+    """Imports ``package`` and every module below it; returns those left out, each with the reason."""
+    try:
+        module = importlib.import_module(package)
+    except ImportError as error:
+        return {package: str(_root_cause(error))}
     left_out = {}
-
-    def left_out_package(name: str) -> None:
-        left_out[name] = str(sys.exc_info()[1])
-
-    root = importlib.import_module(package)
-    for found in pkgutil.walk_packages(root.__path__, package + ".", onerror=left_out_package):
-        if found.name.endswith("__main__"):
-            continue
-        try:
-            importlib.import_module(found.name)
-        except ImportError as error:
-            left_out[found.name] = str(error)
+    for found in pkgutil.iter_modules(getattr(module, "__path__", []), package + "."):
+        if found.name not in COMMAND_LINE:
+            left_out |= import_all(found.name)
     return left_out
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def standard_library_in_use() -> str:
