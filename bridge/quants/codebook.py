@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
-from .simple import half, nibbles
+from .simple import half, scale_into
 
 # kvalues_iq4nl in ggml-common.h.
 IQ4_VALUES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
@@ -27,12 +29,28 @@ def _ue4m3_halves() -> np.ndarray:
 
 
 _E8M0 = _e8m0_halves()
-_UE4M3 = _ue4m3_halves()
+UE4M3_HALVES = _ue4m3_halves()
+
+
+@cache
+def _pair_tables(codebook: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """For each 16-bit word the values of its two low nibbles, and those of its two high ones, as two int8 in a uint16."""
+    low, high = np.arange(256) & 15, np.arange(256) >> 4
+    values = np.frombuffer(codebook, np.uint8).astype(np.uint16)
+    return tuple((values[nibble] | values[nibble][:, None] << 8).ravel() for nibble in (low, high))
+
+
+def look_up(packed: np.ndarray, codebook: np.ndarray) -> np.ndarray:
+    """uint8 [..., m] -> int8 [..., 2, m]: the codebook's values for all low nibbles, then for all high ones."""
+    words = np.ascontiguousarray(packed).view("<u2")
+    values = np.empty((*words.shape[:-1], 2, words.shape[-1]), "<u2")
+    for i, table in enumerate(_pair_tables(codebook.tobytes())):
+        values[..., i, :] = table.take(words, mode="clip")
+    return values.view(np.int8)
 
 
 def iq4_nl(blocks: np.ndarray, out: np.ndarray) -> None:
-    q = IQ4_VALUES.take(nibbles(blocks[:, 2:]), mode="clip")
-    np.multiply(q.reshape(out.shape), half(blocks, 0), out=out)
+    scale_into(look_up(blocks[:, 2:], IQ4_VALUES), half(blocks, 0), out)
 
 
 _SCALE_SHIFTS = np.arange(0, 16, 2, dtype=np.uint16)
@@ -43,16 +61,12 @@ def iq4_xs(blocks: np.ndarray, out: np.ndarray) -> None:
     low = np.stack([blocks[:, 4:8] & 15, blocks[:, 4:8] >> 4], axis=2).reshape(-1, 8)
     high = (blocks[:, 2:4].view("<u2") >> _SCALE_SHIFTS & 3).astype(np.uint8)
     scale = half(blocks, 0) * ((low | high << 4).view(np.int8) - np.int8(32))
-    q = IQ4_VALUES.take(nibbles(blocks[:, 8:].reshape(-1, 8, 16)), mode="clip").reshape(-1, 8, 32)
-    np.multiply(q, scale[:, :, None], out=out.reshape(q.shape))
+    scale_into(look_up(blocks[:, 8:].reshape(-1, 8, 16), IQ4_VALUES), scale, out)
 
 
 def mxfp4(blocks: np.ndarray, out: np.ndarray) -> None:
-    q = E2M1_VALUES.take(nibbles(blocks[:, 1:]), mode="clip")
-    np.multiply(q.reshape(out.shape), _E8M0.take(blocks[:, :1]), out=out)
+    scale_into(look_up(blocks[:, 1:], E2M1_VALUES), _E8M0.take(blocks[:, :1]), out)
 
 
 def nvfp4(blocks: np.ndarray, out: np.ndarray) -> None:
-    scale = _UE4M3.take(blocks[:, :4])
-    q = E2M1_VALUES.take(nibbles(blocks[:, 4:].reshape(-1, 4, 8)), mode="clip").reshape(-1, 4, 16)
-    np.multiply(q, scale[:, :, None], out=out.reshape(q.shape))
+    scale_into(look_up(blocks[:, 4:].reshape(-1, 4, 8), E2M1_VALUES), UE4M3_HALVES.take(blocks[:, :4]), out)

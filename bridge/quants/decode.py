@@ -56,7 +56,7 @@ DECODERS: dict[str, Decoder] = {
 }
 
 # Elements decoded at once: the temporaries of a piece stay in the first two cache levels.
-PIECE = 32 * 1024
+PIECE = 128 * 1024
 
 
 def decode(blocks, type: QuantType, out: np.ndarray | None = None) -> np.ndarray:
