@@ -21,10 +21,12 @@ async function startPython(site, options) {
 }
 
 async function withEngine(pyodide, wheel) {
-  pyodide.unpackArchive(wheel, "wheel");
+  pyodide.unpackArchive(wheel, "wheel", { extractDir: packagesFolder(pyodide) });
   pyodide.runPython(await readFile(IMPORTS, "utf8"));
   return pyodide;
 }
+
+const packagesFolder = (pyodide) => pyodide.runPython("import sysconfig\nsysconfig.get_path('purelib')");
 
 /** The standard library modules that the engine uses once numpy is there: having them in the image makes that cheaper. */
 async function standardLibraryInUse(site, wheel) {
@@ -38,7 +40,7 @@ async function makeImage(site, wheel, standardLibrary) {
   const prepare = pyodide.globals.get("prepare");
   const report = JSON.parse(prepare(standardLibrary));
   prepare.destroy();
-  return { image: pyodide.makeMemorySnapshot(), report };
+  return { folder: packagesFolder(pyodide), image: pyodide.makeMemorySnapshot(), report };
 }
 
 async function main() {
@@ -49,7 +51,7 @@ async function main() {
   if (sha256(wheel) !== wheelManifest.sha256) throw new Error("wheels/wheel.json does not describe the wheel beside it");
   const runtime = await readFile(path.join(site, "pyodide", "pyodide.asm.wasm"));
 
-  const { image, report } = await makeImage(site, wheel, await standardLibraryInUse(site, wheel));
+  const { folder: packages, image, report } = await makeImage(site, wheel, await standardLibraryInUse(site, wheel));
   const packed = await promisify(zlib.gzip)(image, { level: 9 });
   // No .gz in the name: some servers would answer with Content-Encoding and the browser would unpack it unasked.
   const file = `engine-${sha256(packed).slice(0, 16)}.snapshot`;
@@ -60,6 +62,7 @@ async function main() {
     sha256: sha256(packed),
     pyodide: sha256(runtime),
     wheel: wheelManifest.sha256,
+    folder: packages, // where the wheel was unpacked: the modules in the image believe to lie there
     leftOut: report.left_out,
   };
   const folder = path.join(site, "snapshot");
