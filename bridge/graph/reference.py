@@ -40,7 +40,7 @@ class ReferenceSession:
 
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> np.ndarray | None:
         logits = self.trace(tokens, start, outputs)[self.graph.output]
-        return logits if outputs else None
+        return logits.reshape(-1) if outputs else None
 
     def trace(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> dict[Node, np.ndarray]:
         """Every node's value [rows, width] for one batch: for comparing a backend layer by layer."""

@@ -58,7 +58,7 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     started = time.perf_counter()
     usage = model.last_usage = Usage(prompt_tokens=len(prompt))
     sampler = Sampler(options.sampling)
-    stream = StreamDetokenizer(model.tokenizer)
+    stream = StreamDetokenizer(model.tokenizer, special=True, continues=True)
     token = -1
     try:
         logits = await model.prefill(prompt, cancel, usage)

@@ -30,10 +30,9 @@ def test_replaying_the_plan_equals_the_graph(name):
     reference, replayed = ReferenceSession(graph, weights, n_ctx=64, kv_dtype=np.float32), PlanInterpreter(
         graph, plan, weights, 64)
     tokens = [3, 140, 59, 265, 35, 8, 97, 93]
-    expected = asyncio.run(reference.evaluate(tokens[:5], 0, [1, 4]))
-    np.testing.assert_array_equal(replayed.replay(tokens[:5], 0, [1, 4]), expected)
-    expected = asyncio.run(reference.evaluate(tokens[5:], 5, [2]))
-    np.testing.assert_array_equal(replayed.replay(tokens[5:], 5, [2]), expected)
+    for batch, start, outputs in [(tokens[:5], 0, [1, 4]), (tokens[5:], 5, [2])]:
+        expected = asyncio.run(reference.evaluate(batch, start, outputs))
+        np.testing.assert_array_equal(replayed.replay(batch, start, outputs).reshape(-1), expected)
 
 
 def test_steps_without_outputs_fill_the_cache_all_the_same():

@@ -40,8 +40,9 @@ class ScriptedSession:
 class ByteTokenizer:
     """Token 1 ends; every other token is one byte of its own value, so that characters can be split between tokens."""
 
+    begins_with_space = False
     eog_ids = frozenset([1])
     n_vocab = 256
 
-    def decode_bytes(self, ids, special=False):
-        return bytes(ids)
+    def token_bytes(self, token, special=False):
+        return bytes([token])
