@@ -1,4 +1,4 @@
-# make run     load SmolLM2 in a headless Chromium and stream a completion here   PROMPT= MODEL= N=
+# make run     load SmolLM2 in a headless Chromium and stream a completion here   PROMPT= MODEL= N= GPU=0|1
 # make demo    serve the demo site and print its address                          PORT=
 # make test    every test, in CPython and in the browser                          ARGS='-k boot'
 # make dist    a plain folder, build/dist, that any static server can host
@@ -12,9 +12,10 @@ SITE := build/site
 PROMPT ?= The capital of France is
 MODEL ?= smollm2
 N ?= 32
+GPU ?=
 PORT ?= 8080
 ARGS ?=
-export PROMPT MODEL N PORT
+export PROMPT MODEL N GPU PORT
 
 PACKAGE_FILES := $(shell find bridge kernels -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
@@ -35,13 +36,13 @@ build/.browser: $(VENV)/.ready tools/browser.py
 	@mkdir -p build && touch $@
 
 assets: $(VENV)/.ready
-	@$(PY) -m tools.assets pyodide
+	@$(PY) -m tools.assets --quiet pyodide
 
 models: $(VENV)/.ready
-	@$(PY) -m tools.assets models
+	@$(PY) -m tools.assets --quiet models
 
 gemma: $(VENV)/.ready
-	@$(PY) -m tools.assets gemma3
+	@$(PY) -m tools.assets --quiet gemma3
 
 wheel: build/.wheel
 
@@ -61,7 +62,7 @@ site: build/.snapshot models
 	@$(PY) -m tools.site $(SITE)
 
 run: setup
-	@$(PY) -m tools.run_page --prompt "$$PROMPT" --model "$$MODEL" --n-predict "$$N"
+	@$(PY) -m tools.run_page --prompt "$$PROMPT" --model "$$MODEL" --n-predict "$$N" --gpu "$$GPU"
 
 demo: setup
 	@$(PY) -m bridge serve $(SITE) --port "$$PORT"

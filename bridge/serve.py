@@ -8,6 +8,7 @@ are followed, since build/site consists of them; a request path cannot leave the
 from __future__ import annotations
 
 import mimetypes
+import os
 import socket
 import threading
 import time
@@ -104,7 +105,8 @@ def open_socket(host: str, port: int) -> socket.socket:
     except OverflowError as error:
         raise InputError(f"a port is a number from 0 to 65535, got {port}") from error
     except OSError as error:
-        raise InputError(f"cannot listen on port {port} of {host} ({error.strerror or error}); choose another port") from error
+        reason = os.strerror(error.errno) if isinstance(error.errno, int) and error.errno > 0 else error.strerror
+        raise InputError(f"cannot listen on port {port} of {host} ({reason}); choose another port") from error
 
 
 def address_of(listening: socket.socket) -> str:

@@ -242,6 +242,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.assets", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", default=["pyodide", "models"], help="assets or groups (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="print the table and fetch nothing")
+    parser.add_argument("--quiet", action="store_true", help="say nothing when everything is there")
     options = parser.parse_args()
     if options.list:
         for asset in ASSETS:
@@ -253,7 +254,8 @@ def main() -> int:
     except FetchError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{len(assets)} assets ready, {fetched} fetched")
+    if fetched or not options.quiet:
+        print(f"{len(assets)} assets ready, {fetched} fetched")
     return 0
 
 

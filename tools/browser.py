@@ -71,7 +71,7 @@ def has_vulkan_driver() -> bool:
         return False
     if os.environ.get("VK_ICD_FILENAMES") or os.environ.get("VK_DRIVER_FILES"):
         return True
-    return any(Path(folder).glob("*.json") for folder in VULKAN_DRIVER_FOLDERS)
+    return any(file for folder in VULKAN_DRIVER_FOLDERS for file in Path(folder).glob("*.json"))
 
 
 def install_browser() -> str:
