@@ -1,0 +1,79 @@
+"""WordPiece: words normalised in BERT's way, then covered by the longest tokens from left to right."""
+
+from __future__ import annotations
+
+import re
+
+from bridge.errors import ModelError
+from bridge.tokenizer.characters import category, decode_leniently, has_raw_bytes, lower, without_accent
+from bridge.tokenizer.vocab import Vocab
+from bridge.tokenizer.words import SPACE_MARK, WordCache
+
+_WHITE_SPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+
+# Ideographs that are words of their own. Extension E starts 256 too late, as in Hugging Face's tokenizers.
+_IDEOGRAPHS = (
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B81F),
+    (0x2B920, 0x2CEAF),
+    (0x2F800, 0x2FA1F),
+)
+
+
+class WordPieceEncoder:
+    """Encodes text without special tokens; a token that starts a word is written with U+2581 in front."""
+
+    def __init__(self, vocab: Vocab) -> None:
+        self._ids, self._unk = vocab.ids, vocab.special["unk"]
+        self._lowercase, self._strip_accents = vocab.lowercase, vocab.strip_accents
+        self._max_length = max(map(len, vocab.tokens))
+        self._words = WordCache(self._encode_chunk)
+
+    def encode(self, text: str, *, after_special: bool) -> list[int]:
+        """Ids of `text`, in which surrogates stand for bytes that are not UTF-8."""
+        if has_raw_bytes(text):
+            text = decode_leniently(text.encode("utf-8", "surrogateescape"))
+        ids: list[int] = []
+        for chunk in _WHITE_SPACE.split(text):
+            if chunk:
+                ids += self._words[chunk]
+        return ids
+
+    def _encode_chunk(self, chunk: str) -> list[int]:
+        return [token for word in self._normalise(chunk) for token in self._encode_word(SPACE_MARK + word)]
+
+    def _normalise(self, chunk: str) -> list[str]:
+        """Words of text without white space: punctuation and ideographs apart, control characters dropped."""
+        words = [""]
+        for char in chunk:
+            if self._strip_accents:
+                char = without_accent(char)
+            code_point, kind = ord(char), category(ord(char))
+            if kind == "C" or char in "\0\ufffd" or (self._strip_accents and kind == "M"):
+                continue
+            alone = kind == "P" or (kind == "S" and code_point < 0x7F) or any(a <= code_point <= b for a, b in _IDEOGRAPHS)
+            char = lower(char) if self._lowercase else char
+            if alone:
+                words += [char, ""]
+            else:
+                words[-1] += char
+        return [word for word in words if word]
+
+    def _encode_word(self, word: str) -> list[int]:
+        """Longest match from the left; a word that cannot be covered is one unknown token."""
+        ids, out, start = self._ids, [], 0
+        while start < len(word):
+            for end in range(min(len(word), start + self._max_length), start, -1):
+                token = ids.get(word[start:end])
+                if token is not None:
+                    break
+            else:
+                if self._unk is None:
+                    raise ModelError("the vocabulary has no unknown token, which WordPiece needs")
+                return [self._unk]
+            out.append(token)
+            start = end
+        return out
