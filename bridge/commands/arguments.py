@@ -1,0 +1,69 @@
+"""Arguments that several commands share, and how their text becomes values."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a GGUF file: path or http(s) URL")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """What decides how a model is loaded; ``loading.open_model`` reads it."""
+    parser.add_argument(
+        "--backend",
+        choices=("auto", "simd", "webgpu", "reference"),
+        default="auto",
+        help="where to compute; auto: webgpu on a hardware adapter, else reference (default: %(default)s)",
+    )
+    parser.add_argument("--kv", choices=("f16", "f32"), default="f16", help="type of the kv cache (default: %(default)s)")
+    parser.add_argument(
+        "--ctx", type=positive, metavar="N", help="context size in tokens (default: as trained, at most 4096)"
+    )
+
+
+def add_prompt(parser: argparse.ArgumentParser) -> None:
+    """A prompt as text or as token ids; ``prompt_tokens`` reads it."""
+    prompt = parser.add_mutually_exclusive_group(required=True)
+    prompt.add_argument("-p", "--prompt", metavar="TEXT", help="the prompt; - reads standard input as bytes")
+    prompt.add_argument("--tokens", type=token_ids, metavar="1,2,3", help="the prompt as token ids")
+
+
+def prompt_tokens(arguments: argparse.Namespace, tokenizer) -> list[int]:
+    if arguments.tokens:
+        return arguments.tokens
+    return tokenizer.encode(text_bytes(arguments.prompt), add_special=True, parse_special=True)
+
+
+def positive(text: str) -> int:
+    value = _integer(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return value
+
+
+def token_ids(text: str) -> list[int]:
+    """``1,2,3``: ids separated by commas or blanks, at least one."""
+    ids = [_integer(part) for part in text.replace(",", " ").split()]
+    if not ids:
+        raise argparse.ArgumentTypeError("there are no token ids")
+    return ids
+
+
+def text_bytes(text: str) -> bytes:
+    """The bytes of a TEXT argument as the shell gave them; ``-`` stands for standard input, byte for byte."""
+    return sys.stdin.buffer.read() if text == "-" else os.fsencode(text)
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text, 10)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer") from None
