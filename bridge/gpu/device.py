@@ -7,7 +7,7 @@ WebGPU only. Handles (buffers, pipelines, bind groups, programs) are opaque to t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 
@@ -36,6 +36,15 @@ class AdapterInfo:
     is_software: bool = False
 
 
+# Names under which software rasterisers appear, in any field and any case.
+SOFTWARE_NAMES = ("swiftshader", "llvmpipe", "lavapipe", "softpipe", "basic render")
+
+
+def is_software_adapter(info: AdapterInfo) -> bool:
+    text = " ".join((info.vendor, info.architecture, info.device, info.description)).lower()
+    return any(name in text for name in SOFTWARE_NAMES)
+
+
 @dataclass
 class Counters:
     """Live objects and totals, to prove that nothing leaks and nothing is created per token."""
@@ -43,11 +52,13 @@ class Counters:
     buffers: int = 0
     buffer_bytes: int = 0
     created: int = 0
-    """Buffers, pipelines, bind groups, shader modules ever created."""
+    """Buffers, pipelines, bind groups ever created."""
     submits: int = 0
     maps: int = 0
     calls: int = 0
     """Calls that crossed from Python to JavaScript (0 under CPython)."""
+    peak_bytes_in_flight: int = 0
+    """Most bytes of a file that were held at once, by the host and in writes the device had not finished."""
 
 
 @dataclass(frozen=True)
@@ -61,52 +72,63 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Segment:
-    """``length`` bytes of the file from ``offset`` that belong at ``target_offset`` of ``buffer`` (None: kept on the host)."""
+    """``length`` bytes of the file from ``offset`` that fill ``buffer`` from its start (None: they go to the host).
+
+    The buffer ends with zeros when the length is not a multiple of 4.
+    """
 
     offset: int
     length: int
     buffer: Any
-    target_offset: int
-    name: str = field(default="")
+    name: str
 
 
 class Device(Protocol):
     limits: Limits
     info: AdapterInfo
-    features: frozenset[str]
     counters: Counters
 
     def create_buffer(self, size: int, *, uniform: bool = False, label: str = "") -> Any:
         """A zeroed storage (or uniform) buffer that can be written and copied; size is rounded up to 4 bytes."""
 
-    def destroy_buffer(self, buffer: Any) -> None: ...
-
     def write_buffer(self, buffer: Any, offset: int, data: Any) -> None:
         """Offset and length must be multiples of 4."""
 
-    async def create_pipeline(self, source: str, label: str) -> Any:
-        """A compute pipeline of the WGSL ``source`` (entry point ``main``); raises DeviceError with the compiler's words."""
+    async def create_pipeline(self, source: str, label: str, bindings: Sequence[str]) -> Any:
+        """A compute pipeline of the WGSL ``source`` (entry point ``main``), kept for the life of the device.
 
-    def create_bind_group(self, pipeline: Any, entries: Sequence[tuple[Any, int, int | None]], label: str = "") -> Any:
-        """Bindings 0 … of group 0: (buffer, byte offset, byte size or None for the rest)."""
-
-    def create_program(self, dispatches: Sequence[Dispatch], params: Any, readback: tuple[Any, int, int] | None) -> Any:
-        """A list of dispatches in one compute pass, ready to be replayed.
-
-        ``params`` is the buffer that ``run`` fills first; ``readback`` (buffer, offset, size) is what it returns.
+        ``bindings`` are "uniform", "read" or "write" for bindings 0 … of group 0. The same source gives the same pipeline.
+        Raises DeviceError with the compiler's words.
         """
 
-    async def run(self, program: Any, params: bytes) -> memoryview | None:
-        """Write ``params``, replay, submit once and, with a readback, map once; the view is valid until the next run.
+    def create_bind_group(self, bindings: Sequence[str], entries: Sequence[tuple[Any, int, int | None]], label: str) -> Any:
+        """(buffer, byte offset, byte size or None for the rest) for each binding; fits every pipeline with those bindings."""
 
-        Raises DeviceError when the device was lost or an error was raised for the submission.
+    def create_readback(self, buffer: Any, row_nbytes: int, row_stride: int, max_rows: int) -> Any:
+        """Staging memory through which ``run`` returns rows of ``buffer``; rows begin ``row_stride`` bytes apart there."""
+
+    def create_program(self, dispatches: Sequence[Dispatch], params: Any, readback: Any = None) -> Any:
+        """A list of dispatches in one compute pass, ready to be replayed; ``params`` is the buffer that ``run`` fills first."""
+
+    def free(self, handle: Any) -> None:
+        """Destroy a buffer or readback, or forget a bind group or program."""
+
+    async def run(self, program: Any, params: bytes, n_rows: int = 0) -> memoryview | None:
+        """Write ``params``, replay, submit once and, for ``n_rows`` of the program's readback, map once.
+
+        The rows come back to back as float32; the view is valid until the next run. Without rows it returns when the
+        run before this one is done, so that at most two are under way.
+        Raises DeviceError when the device was lost or found an error in what was submitted.
         """
 
     async def check(self) -> None:
-        """Raise DeviceError for whatever creation since the last check went wrong (validation, out of memory)."""
+        """Raise DeviceError for what went wrong in creating things since the last check (validation, out of memory)."""
 
     async def upload(self, source: Any, segments: Sequence[Segment], progress: Any, cancel: Any) -> dict[str, bytes]:
-        """Stream file bytes into buffers in one sequential pass; returns the host segments by name."""
+        """Stream file bytes into buffers in one sequential pass over the (sorted) segments; returns those for the host.
+
+        ``progress(loaded, total)`` counts bytes of the file; ``cancel`` is a bridge.runtime CancelToken.
+        """
 
     def destroy(self) -> None:
         """Free every buffer and the device; may be called twice."""

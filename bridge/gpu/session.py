@@ -1,0 +1,218 @@
+"""A model on the GPU: its weights, cache and scratch, and the replay of its plan for each batch.
+
+Life of a session: ``create`` checks that the kernels can run the plan on this device, before anything is downloaded, and
+starts compiling; ``load_weights`` streams the file into buffers meanwhile; ``evaluate`` replays. A program, the list of
+dispatches for a bucket of tokens and of output rows, is made when it is first needed and kept: it is a list of what
+exists already, so that no GPU object is made per batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bridge.errors import DeviceError, InputError, UnsupportedError
+from bridge.gpu.calls import Call, CallBuilder, Operand, Pipeline, quads
+from bridge.gpu.device import Device, Dispatch
+from bridge.gpu.tuning import Tuning, tuning_for
+from bridge.gpu.weights import place_weights, segments_of, to_floats
+from bridge.gpu.wgsl import kernel_source
+from bridge.graph.graph import TOKENS
+from bridge.plan.batch import BatchLayout
+from bridge.plan.plan import Plan
+
+KV_BYTES = {"f16": 2, "f32": 4}
+ROW_MULTIPLE = 8
+"""Slots have a whole number of tiles of rows, so that a tile at the end of a batch reads memory of its own slot."""
+
+
+class GpuSession:
+    """See bridge.runtime.backend.Session. The device is the caller's; everything made on it here is freed by ``close``."""
+
+    name = "webgpu"
+
+    def __init__(self, device: Device, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str, max_outputs: int,
+                 tuning: Tuning) -> None:
+        """Use ``create``."""
+        self.n_ctx, self.n_ubatch, self.max_outputs = n_ctx, n_ubatch, max_outputs
+        self.notes: list[str] = []
+        self._device, self._plan, self._kv_type = device, plan, kv_type
+        self._placement = place_weights(plan, device.limits)
+        builder = CallBuilder(plan, self._placement, tuning, kv_type=kv_type,
+                              max_workgroups=device.limits.max_compute_workgroups_per_dimension)
+        self._calls = [call for step in plan.steps for call in builder.calls(step)]
+        self._buffers: dict[Operand, Any] = {}
+        self._handles: list[Any] = []
+        self._pipelines: dict[Pipeline, Any] = {}
+        self._programs: dict[tuple[int, int], Any] = {}
+        self._bind_groups: list[Any] = []
+        self._preparation: asyncio.Task | None = None
+        self._layout: BatchLayout | None = None
+        self._closed = False
+
+    @classmethod
+    async def create(cls, device: Device, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str = "f16",
+                     max_outputs: int = 8, tuning: Tuning | None = None) -> GpuSession:
+        """A session for a plan, still without weights.
+
+        Raises UnsupportedError for what the kernels cannot do and InputError for sizes the device cannot hold.
+        """
+        n_ubatch = min(n_ubatch, n_ctx)
+        session = cls(device, plan, n_ctx=n_ctx, n_ubatch=n_ubatch, kv_type=kv_type,
+                      max_outputs=min(max_outputs, n_ubatch), tuning=tuning or tuning_for(device.info))
+        session._check_sizes()
+        session._preparation = asyncio.ensure_future(session._prepare())
+        return session
+
+    @property
+    def adapter(self) -> Mapping[str, str]:
+        info = self._device.info
+        return {"vendor": info.vendor, "architecture": info.architecture, "device": info.device,
+                "description": info.description}
+
+    async def load_weights(self, source: Any, tensors: Mapping[str, Any], progress: Any, cancel: Any) -> None:
+        """Stream the plan's tensors from ``source`` to the device, in one pass in file order."""
+        self._create_weights()
+        segments = segments_of(self._placement, tensors, {
+            (operand.key, operand.part) if operand.kind == "matrix" else operand.key: buffer
+            for operand, buffer in self._buffers.items() if operand.kind in ("matrix", "vector")
+        })
+        upload = asyncio.ensure_future(self._device.upload(source, segments, progress, cancel))
+        try:
+            await _first_failure(upload, self._preparation)
+        finally:
+            await _settled(upload)
+        host = upload.result()
+        for name, weight in self._placement.vectors.items():
+            if name in host:
+                self._device.write_buffer(self._buffers[Operand("vector", name)], 0, to_floats(host[name], weight.type))
+        factors = {name: to_floats(host[name], tensors[name].type.name) for name in self._placement.host}
+        self._layout = BatchLayout(self._plan, factors)
+        self._create_scratch()
+        await self._device.check()
+        progress(source.size, source.size)
+
+    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> memoryview | None:
+        if self._layout is None or self._closed:
+            raise DeviceError("the session has no weights" if not self._closed else "the session was closed")
+        n, m = len(tokens), len(outputs)
+        if not 0 < n <= self.n_ubatch or m > self.max_outputs:
+            raise InputError(f"a batch has {n} tokens and {m} output rows; this session takes 1 to {self.n_ubatch} tokens "
+                             f"and at most {self.max_outputs} output rows")
+        if start < 0 or start + n > self.n_ctx:
+            raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
+        program = self._program(_bucket(n, self.n_ubatch), _bucket(m, self.max_outputs))
+        return await self._device.run(program, self._layout.pack(tokens, start, outputs), m)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._preparation is not None:
+            await _settled(self._preparation)
+        for handle in (*self._programs.values(), *self._bind_groups, *self._handles, *self._buffers.values()):
+            self._device.free(handle)
+        for held in (self._programs, self._bind_groups, self._handles, self._buffers, self._pipelines):
+            held.clear()
+
+    # preparation
+
+    def _check_sizes(self) -> None:
+        limits = self._device.limits
+        most = min(limits.max_storage_buffer_binding_size, limits.max_buffer_size)
+        for layer in self._plan.kv_layers:
+            if layer.k_width % 2 or layer.v_width % 2:
+                raise UnsupportedError(f"a cache row has {layer.k_width} and {layer.v_width} columns; "
+                                       "the WebGPU backend needs even numbers")
+            per_position = max(layer.k_width, layer.v_width) * KV_BYTES[self._kv_type]
+            if self.n_ctx * per_position > most:
+                raise InputError(f"a context of {self.n_ctx} tokens takes {self.n_ctx * per_position} bytes in one cache "
+                                 f"buffer; this device allows {most}, which is {most // per_position} tokens")
+        for slot in self._plan.slots:
+            if self._rows(slot.rows) * quads(slot.width) * 16 > most:
+                raise InputError(f"a batch of {self.n_ubatch} tokens with rows of {slot.width} floats is larger than the "
+                                 f"{most} bytes this device allows in one buffer; use a smaller n_ubatch")
+        if self.n_ubatch > limits.max_compute_workgroups_per_dimension:
+            raise InputError(f"n_ubatch is {self.n_ubatch}; this device allows {limits.max_compute_workgroups_per_dimension}")
+
+    def _rows(self, rows: str) -> int:
+        n = self.n_ubatch if rows == TOKENS else self.max_outputs
+        return -(-n // ROW_MULTIPLE) * ROW_MULTIPLE
+
+    async def _prepare(self) -> None:
+        """Compile every pipeline the plan can need, all at once."""
+        wanted = dict.fromkeys(choice.pipeline for call in self._calls for choice in call.choices)
+        made = await asyncio.gather(*(
+            self._device.create_pipeline(kernel_source(key.file, dict(key.values)), key.label, key.bindings) for key in wanted
+        ))
+        self._pipelines = dict(zip(wanted, made))
+
+    def _create_weights(self) -> None:
+        for name, matrix in self._placement.matrices.items():
+            for i, part in enumerate(matrix.parts):
+                self._buffers[Operand("matrix", name, i)] = self._device.create_buffer(part.nbytes, label=name)
+        for name, weight in self._placement.vectors.items():
+            self._buffers[Operand("vector", name)] = self._device.create_buffer(4 * weight.shape[0], label=name)
+
+    def _create_scratch(self) -> None:
+        """Slots, cache, parameters and the bind groups of every call."""
+        device = self._device
+        for i, slot in enumerate(self._plan.slots):
+            nbytes = self._rows(slot.rows) * quads(slot.width) * 16
+            self._buffers[Operand("slot", i)] = device.create_buffer(nbytes, label=f"slot {i}")
+        kv_bytes = KV_BYTES[self._kv_type] * self.n_ctx
+        for i, layer in enumerate(self._plan.kv_layers):
+            self._buffers[Operand("k", i)] = device.create_buffer(kv_bytes * layer.k_width, label=f"k cache {i}")
+            self._buffers[Operand("v", i)] = device.create_buffer(kv_bytes * layer.v_width, label=f"v cache {i}")
+        self._params = device.create_buffer(self._layout.nbytes(self.n_ubatch, self.max_outputs), label="params")
+        n_vocab = self._plan.n_vocab
+        self._readback = device.create_readback(self._buffers[Operand("slot", self._plan.logits)], 4 * n_vocab,
+                                                16 * quads(n_vocab), self.max_outputs)
+        alignment = device.limits.min_uniform_buffer_offset_alignment
+        stride = -(-max(len(call.dims) for call in self._calls) // alignment) * alignment
+        dims = device.create_buffer(stride * len(self._calls), uniform=True, label="dims")
+        device.write_buffer(dims, 0, b"".join(call.dims.ljust(stride, b"\0") for call in self._calls))
+        self._handles += [self._params, self._readback, dims]
+        for i, call in enumerate(self._calls):
+            size = -(-len(call.dims) // 16) * 16
+            entries = [(dims, i * stride, size), (self._params, 0, None),
+                       *((self._buffers[operand], 0, None) for operand in call.operands)]
+            self._bind_groups.append(device.create_bind_group(call.choices[0].pipeline.bindings, entries, call.name))
+
+    def _program(self, n_tokens: int, n_outputs: int) -> Any:
+        program = self._programs.get((n_tokens, n_outputs))
+        if program is None:
+            dispatches = [
+                self._dispatch(call, bind_group, n_tokens if call.rows == TOKENS else n_outputs)
+                for call, bind_group in zip(self._calls, self._bind_groups)
+                if n_outputs or call.rows == TOKENS
+            ]
+            program = self._device.create_program(dispatches, self._params, self._readback)
+            self._programs[n_tokens, n_outputs] = program
+        return program
+
+    def _dispatch(self, call: Call, bind_group: Any, n_rows: int) -> Dispatch:
+        pipeline, x, y = call.choose(n_rows)
+        most = self._device.limits.max_compute_workgroups_per_dimension
+        return Dispatch(self._pipelines[pipeline], bind_group, (min(x, most), y, -(-x // most)))
+
+
+def _bucket(n: int, most: int) -> int:
+    """The power of two that holds n, but not more than ``most``; 0 for 0."""
+    return min(1 << (n - 1).bit_length(), most) if n else 0
+
+
+async def _first_failure(*futures: asyncio.Future) -> None:
+    """Wait for all; when one fails, raise its error at once."""
+    done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_EXCEPTION)
+    for future in done:
+        future.result()
+
+
+async def _settled(future: asyncio.Future) -> None:
+    """Cancel what is not done and swallow how it ended."""
+    future.cancel()
+    await asyncio.wait([future])
+    if not future.cancelled():
+        future.exception()

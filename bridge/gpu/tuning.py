@@ -1,0 +1,56 @@
+"""The choices that depend on the adapter, all in one place.
+
+Software adapters (SwiftShader, llvmpipe) run the invocations of a workgroup one SIMD register at a time and switch
+between them at every barrier: there an invocation does as much as possible on its own. On hardware neighbouring
+invocations share a row of the weight so that their reads coalesce. Figures: docs/notebook.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.gpu.device import AdapterInfo
+
+
+@dataclass(frozen=True)
+class MatmulShape:
+    """The tile of one invocation (see kernels/wgsl/matmul.wgsl) and the workgroup around it."""
+
+    workgroup: int
+    lanes: int
+    rows: int
+    tokens: int
+
+    @property
+    def rows_per_workgroup(self) -> int:
+        return self.workgroup // self.lanes * self.rows
+
+    @property
+    def values(self) -> dict[str, int | bool | str]:
+        return {"WORKGROUP": self.workgroup, "LANES": self.lanes, "ROWS": self.rows, "TOKENS": self.tokens,
+                "SHARED": self.lanes > 1}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """``matmul`` lists shapes by rising tokens per tile: a batch uses the first that holds it, or else the last."""
+
+    matmul: tuple[MatmulShape, ...]
+    elementwise_workgroup: int
+    norm_workgroup: int
+    attention_workgroup: int
+    attention_chunk: int
+
+
+SOFTWARE = Tuning(
+    matmul=(MatmulShape(workgroup=32, lanes=1, rows=4, tokens=1), MatmulShape(workgroup=32, lanes=1, rows=4, tokens=4)),
+    elementwise_workgroup=32, norm_workgroup=16, attention_workgroup=32, attention_chunk=256,
+)
+HARDWARE = Tuning(
+    matmul=(MatmulShape(workgroup=64, lanes=16, rows=2, tokens=1), MatmulShape(workgroup=64, lanes=16, rows=4, tokens=4)),
+    elementwise_workgroup=64, norm_workgroup=64, attention_workgroup=64, attention_chunk=256,
+)
+
+
+def tuning_for(info: AdapterInfo) -> Tuning:
+    return SOFTWARE if info.is_software else HARDWARE

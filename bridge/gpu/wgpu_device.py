@@ -1,0 +1,223 @@
+"""The device under CPython, on the ``wgpu`` package (WebGPU in native code; Vulkan, Metal or Direct3D 12).
+
+Its calls block; they are asynchronous only in form. Errors are raised by wgpu at the call that causes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import wgpu
+
+from bridge.errors import DeviceError
+from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, is_software_adapter
+from bridge.gpu.upload import SegmentWriter, ranges_of
+
+SYNC_BYTES = 16 << 20
+"""Bytes written before the upload waits for the device."""
+
+_BINDING_TYPES = {"uniform": "uniform", "read": "read-only-storage", "write": "storage"}
+
+
+async def request_device(power: str = "high-performance", force_software: bool = False) -> WgpuDevice:
+    """The best adapter's device with the largest buffers it allows; raises DeviceError when there is none."""
+    try:
+        adapter = wgpu.gpu.request_adapter_sync(power_preference=power, force_fallback_adapter=force_software)
+    except Exception as error:  # wgpu raises RuntimeError, or ValueError for names; without a driver also OSError
+        raise DeviceError(f"no WebGPU adapter was found: {_first_line(error)}") from None
+    wanted = {name: adapter.limits[name] for name in ("max-buffer-size", "max-storage-buffer-binding-size")}
+    try:
+        device = adapter.request_device_sync(required_limits=wanted)
+    except Exception as error:
+        raise DeviceError(f"the WebGPU adapter gave no device: {_first_line(error)}") from None
+    return WgpuDevice(adapter, device)
+
+
+@dataclass(frozen=True, eq=False)
+class _Readback:
+    source: Any
+    staging: Any
+    row_nbytes: int
+    row_stride: int
+    result: bytearray
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    dispatches: tuple[Dispatch, ...]
+    params: Any
+    readback: _Readback | None
+
+
+class WgpuDevice:
+    """A device of the ``wgpu`` package (see bridge.gpu.device.Device)."""
+
+    def __init__(self, adapter: Any, device: Any) -> None:
+        self._device = device
+        self._buffers: set[Any] = set()
+        self._layouts: dict[tuple[str, ...], Any] = {}
+        self._pipelines: dict[str, Any] = {}
+        self._lost: str | None = None
+        self.counters = Counters()
+        self.limits = Limits(**{name: device.limits[name.replace("_", "-")] for name in Limits.__dataclass_fields__})
+        info = adapter.info
+        self.info = AdapterInfo(**{key: info[key] for key in ("vendor", "architecture", "device", "description")})
+        software = info["adapter_type"] == "CPU" or is_software_adapter(self.info)
+        self.info = replace(self.info, is_software=software)
+
+    def create_buffer(self, size: int, *, uniform: bool = False, label: str = "") -> Any:
+        usage = wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
+        usage |= wgpu.BufferUsage.UNIFORM if uniform else wgpu.BufferUsage.STORAGE
+        return self._create_buffer(-(-size // 4) * 4, usage, label)
+
+    def write_buffer(self, buffer: Any, offset: int, data: Any) -> None:
+        self._require()
+        self._device.queue.write_buffer(buffer, offset, data)
+
+    async def create_pipeline(self, source: str, label: str, bindings: Sequence[str]) -> Any:
+        pipeline = self._pipelines.get(source)
+        if pipeline is None:
+            with self._creating(f"pipeline {label}"):
+                layout = self._device.create_pipeline_layout(bind_group_layouts=[self._layout(tuple(bindings))])
+                module = self._device.create_shader_module(label=label, code=source)
+                pipeline = self._device.create_compute_pipeline(
+                    label=label, layout=layout, compute={"module": module, "entry_point": "main"})
+            self._pipelines[source] = pipeline
+        return pipeline
+
+    def create_bind_group(self, bindings: Sequence[str], entries: Sequence[tuple[Any, int, int | None]], label: str) -> Any:
+        resources = [
+            {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": size or buffer.size - offset}}
+            for i, (buffer, offset, size) in enumerate(entries)
+        ]
+        with self._creating(f"bind group {label}"):
+            return self._device.create_bind_group(label=label, layout=self._layout(tuple(bindings)), entries=resources)
+
+    def create_readback(self, buffer: Any, row_nbytes: int, row_stride: int, max_rows: int) -> Any:
+        size = row_nbytes * max_rows
+        staging = self._create_buffer(size, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST, "readback")
+        return _Readback(buffer, staging, row_nbytes, row_stride, bytearray(size))
+
+    def create_program(self, dispatches: Sequence[Dispatch], params: Any, readback: Any = None) -> Any:
+        return _Program(tuple(dispatches), params, readback)
+
+    def free(self, handle: Any) -> None:
+        buffer = handle.staging if isinstance(handle, _Readback) else handle
+        if buffer in self._buffers:
+            self._buffers.remove(buffer)
+            self.counters.buffers -= 1
+            self.counters.buffer_bytes -= buffer.size
+            buffer.destroy()
+
+    async def run(self, program: Any, params: bytes, n_rows: int = 0) -> memoryview | None:
+        self._require()
+        readback, queue = program.readback, self._device.queue
+        try:
+            queue.write_buffer(program.params, 0, params)
+            encoder = self._device.create_command_encoder()
+            compute = encoder.begin_compute_pass()
+            for dispatch in program.dispatches:
+                compute.set_pipeline(dispatch.pipeline)
+                compute.set_bind_group(0, dispatch.bind_group)
+                compute.dispatch_workgroups(*dispatch.workgroups)
+            compute.end()
+            for row in range(n_rows):
+                encoder.copy_buffer_to_buffer(readback.source, row * readback.row_stride,
+                                              readback.staging, row * readback.row_nbytes, readback.row_nbytes)
+            queue.submit([encoder.finish()])
+            self.counters.submits += 1
+            if n_rows == 0:
+                queue.on_submitted_work_done_sync()
+                return None
+            return self._read(readback, n_rows * readback.row_nbytes)
+        except (wgpu.GPUError, RuntimeError) as error:
+            raise DeviceError(f"the device failed: {_first_line(error)}") from error
+
+    async def check(self) -> None:
+        self._require()
+
+    async def upload(self, source: Any, segments: Sequence[Segment], progress: Any, cancel: Any) -> dict[str, bytes]:
+        self._require()
+        queue, host = self._device.queue, {s.name: bytearray() for s in segments if s.buffer is None}
+        pending = 0
+
+        def write(segment: Segment, offset: int, data: Any) -> None:
+            if segment.buffer is None:
+                host[segment.name] += data
+            else:
+                queue.write_buffer(segment.buffer, offset, data)
+
+        remaining = list(segments)
+        for start, end, count in ranges_of(segments):
+            writer = SegmentWriter(start, remaining[:count], write)
+            del remaining[:count]
+            position = start
+            async for chunk in source.stream(start, end - start):
+                cancel.check()
+                pending += len(chunk)
+                self.counters.peak_bytes_in_flight = max(self.counters.peak_bytes_in_flight, pending)
+                writer.feed(chunk)
+                if pending >= SYNC_BYTES:
+                    queue.submit([])
+                    queue.on_submitted_work_done_sync()
+                    pending = 0
+                position += len(chunk)
+                progress(position, source.size)
+            writer.finish()
+        lengths = {s.name: s.length for s in segments if s.buffer is None}
+        return {name: bytes(data[:lengths[name]]) for name, data in host.items()}
+
+    def destroy(self) -> None:
+        if self._lost is not None:
+            return
+        for buffer in list(self._buffers):
+            self.free(buffer)
+        self._lost = "it was destroyed"
+        self._pipelines.clear()
+        self._layouts.clear()
+        self._device.destroy()
+
+    def _create_buffer(self, size: int, usage: int, label: str) -> Any:
+        with self._creating(f"buffer {label} of {size} bytes"):
+            buffer = self._device.create_buffer(size=size, usage=usage, label=label)
+        self._buffers.add(buffer)
+        self.counters.buffers += 1
+        self.counters.buffer_bytes += size
+        return buffer
+
+    def _layout(self, bindings: tuple[str, ...]) -> Any:
+        layout = self._layouts.get(bindings)
+        if layout is None:
+            layout = self._layouts[bindings] = self._device.create_bind_group_layout(entries=[
+                {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": _BINDING_TYPES[kind]}}
+                for i, kind in enumerate(bindings)
+            ])
+        return layout
+
+    @contextmanager
+    def _creating(self, what: str):
+        self._require()
+        try:
+            yield
+        except (wgpu.GPUError, RuntimeError) as error:
+            raise DeviceError(f"creating the {what} failed: {error}") from error
+        self.counters.created += 1
+
+    def _read(self, readback: _Readback, nbytes: int) -> memoryview:
+        readback.staging.map_sync("READ_NOSYNC", 0, nbytes)
+        self.counters.maps += 1
+        result = memoryview(readback.result)[:nbytes]
+        result[:] = readback.staging.read_mapped(0, nbytes, copy=False)
+        readback.staging.unmap()
+        return result.cast("f")
+
+    def _require(self) -> None:
+        if self._lost is not None:
+            raise DeviceError(f"the device was lost: {self._lost}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

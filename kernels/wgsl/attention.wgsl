@@ -1,0 +1,108 @@
+// Causal attention over the cache of a layer: one workgroup for each head of each token.
+//
+// The softmax is online (Milakov & Gimelshein, arXiv 1805.02867): positions are taken in chunks; each chunk's scores go to
+// workgroup memory, and what was summed before is scaled down when a chunk raises the maximum. Every invocation owns some
+// pairs of output columns in `sums`.
+
+struct Dims {
+  n_head: u32,
+  heads_per_kv: u32,
+  k_head_pairs: u32,
+  v_head_pairs: u32,
+  k_pairs: u32,  // of a position, all heads
+  v_pairs: u32,
+  q_stride: u32,  // in pairs
+  y_stride: u32,
+  window: u32,
+  scale: f32,
+  softcap: f32,
+}
+
+@group(0) @binding(0) var<uniform> dims: Dims;
+@group(0) @binding(2) var<storage, read> q: array<vec2<f32>>;
+@group(0) @binding(3) var<storage, read> k_cache: array<KvPair>;
+@group(0) @binding(4) var<storage, read> v_cache: array<KvPair>;
+@group(0) @binding(5) var<storage, read_write> y: array<vec2<f32>>;
+
+//@ include kv_pairs.wgsl
+
+const LOWEST: f32 = -3.0e38;
+
+var<workgroup> query: array<vec2<f32>, MAX_HEAD_PAIRS>;
+var<workgroup> sums: array<vec2<f32>, MAX_HEAD_PAIRS>;
+var<workgroup> scores: array<f32, CHUNK>;
+var<workgroup> maxima: array<f32, WORKGROUP>;
+var<workgroup> totals: array<f32, WORKGROUP>;
+
+fn score(k_at: u32) -> f32 {
+  var product = vec2<f32>(0.0);
+  for (var i = 0u; i < dims.k_head_pairs; i++) { product += query[i] * unpack_pair(k_cache[k_at + i]); }
+  let value = product.x + product.y;
+  if (dims.softcap == 0.0) { return value; }
+  return dims.softcap * tanh(value / dims.softcap);
+}
+
+// exp of something that is never positive; below this bound it is 0 in float32, and not every exp takes what lies there.
+fn exp_of_nonpositive(value: f32) -> f32 { return exp(max(value, -87.0)); }
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  let token = workgroup.y;
+  let head = column_of(workgroup);
+  if (token >= batch[0] || head >= dims.n_head) { return; }
+  let end = batch[FIRST_POSITION] + token + 1u;
+  var begin = 0u;
+  if (dims.window != 0u && end > dims.window) { begin = end - dims.window; }
+  let k_head = (head / dims.heads_per_kv) * dims.k_head_pairs;
+  let v_head = (head / dims.heads_per_kv) * dims.v_head_pairs;
+
+  for (var i = local; i < dims.k_head_pairs; i += WORKGROUP) {
+    query[i] = dims.scale * q[token * dims.q_stride + head * dims.k_head_pairs + i];
+  }
+  for (var i = local; i < dims.v_head_pairs; i += WORKGROUP) { sums[i] = vec2<f32>(0.0); }
+  workgroupBarrier();
+
+  var highest = LOWEST;
+  var total = 0.0;
+  for (var chunk = begin; chunk < end; chunk += CHUNK) {
+    let n = min(CHUNK, end - chunk);
+    var own_maximum = highest;
+    for (var i = local; i < n; i += WORKGROUP) {
+      let value = score((chunk + i) * dims.k_pairs + k_head);
+      scores[i] = value;
+      own_maximum = max(own_maximum, value);
+    }
+    maxima[local] = own_maximum;
+    workgroupBarrier();
+
+    var maximum = maxima[0];
+    for (var i = 1u; i < WORKGROUP; i++) { maximum = max(maximum, maxima[i]); }
+    var own_total = 0.0;
+    for (var i = local; i < n; i += WORKGROUP) {
+      let weight = exp_of_nonpositive(scores[i] - maximum);
+      scores[i] = weight;
+      own_total += weight;
+    }
+    totals[local] = own_total;
+    workgroupBarrier();
+
+    let kept = exp_of_nonpositive(highest - maximum);
+    total *= kept;
+    for (var i = 0u; i < WORKGROUP; i++) { total += totals[i]; }
+    for (var i = local; i < dims.v_head_pairs; i += WORKGROUP) {
+      var sum = kept * sums[i];
+      var at = chunk * dims.v_pairs + v_head + i;
+      for (var j = 0u; j < n; j++) {
+        sum += scores[j] * unpack_pair(v_cache[at]);
+        at += dims.v_pairs;
+      }
+      sums[i] = sum;
+    }
+    highest = maximum;
+    workgroupBarrier();  // before the next chunk overwrites the scores
+  }
+
+  for (var i = local; i < dims.v_head_pairs; i += WORKGROUP) {
+    y[token * dims.y_stride + head * dims.v_head_pairs + i] = sums[i] / total;
+  }
+}

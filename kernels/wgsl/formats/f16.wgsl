@@ -1,0 +1,25 @@
+// F16: groups of 16 halves, two to a word. Rows need not be a whole number of groups; load_tail gives single quads, zero
+// past the end.
+
+struct Group { scale: f32, a: vec4<u32>, b: vec4<u32> }
+
+fn halves(low: u32, high: u32) -> vec4<f32> {
+  return vec4<f32>(unpack2x16float(low), unpack2x16float(high));
+}
+
+fn load_group(row: u32, i: u32) -> Group {
+  let at = (row >> 2u) + i * 8u;
+  return Group(1.0, vec4<u32>(weight[at], weight[at + 1u], weight[at + 2u], weight[at + 3u]),
+               vec4<u32>(weight[at + 4u], weight[at + 5u], weight[at + 6u], weight[at + 7u]));
+}
+
+fn quad0(g: Group) -> vec4<f32> { return halves(g.a.x, g.a.y); }
+fn quad1(g: Group) -> vec4<f32> { return halves(g.a.z, g.a.w); }
+fn quad2(g: Group) -> vec4<f32> { return halves(g.b.x, g.b.y); }
+fn quad3(g: Group) -> vec4<f32> { return halves(g.b.z, g.b.w); }
+
+fn load_tail(row: u32, quad: u32) -> vec4<f32> {
+  let at = (row >> 2u) + quad * 2u;
+  if (quad * 4u + 2u >= dims.n_in) { return halves(weight[at], 0u); }
+  return halves(weight[at], weight[at + 1u]);
+}
