@@ -69,9 +69,9 @@ async def choose_backend(wanted: str) -> tuple[str, Any]:
     if wanted in ("reference", "simd"):
         return wanted, None
     try:
-        from bridge.gpu.wgpu_device import open_device
+        from bridge.gpu.wgpu_device import request_device
 
-        device = await open_device()
+        device = await request_device()
     except ImportError as error:
         reason = f"WebGPU needs the {error.name} package; install this one with its 'native' extra"
         if wanted == "webgpu":
