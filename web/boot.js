@@ -1,6 +1,7 @@
 // Starts Python and the engine: the same code for the worker and for the page's own thread (direct mode).
 //
-//   const { pyodide, host, boot } = await bootEngine({ assetBase, post, modules, onStatus });
+//   const { pyodide, boot } = await bootEngine({ assetBase, modules, onStatus });
+//   const { create_host } = pyodide.pyimport("bridge.host");
 //
 // Fast path: a memory snapshot with the engine already imported (snapshot/snapshot.json, made by
 // tools/make_snapshot.mjs). It is used only when it was made from the very wheel and Pyodide build served beside it;
@@ -12,14 +13,13 @@ const DEFAULT_BASE = new URL("../", import.meta.url).href;
 /**
  * @param {object} options
  * @param {string} [options.assetBase] folder with pyodide/, wheels/ and snapshot/; the one above this file's by default
- * @param {(message: object, transfer?: Transferable[]) => void} [options.post] handed to the engine's host as it is
  * @param {object} [options.modules] members of the Python module `bridge_js`, beside `loadPackage` and `boot`
  * @param {(status: {stage: "fetch"|"python"|"engine"|"ready"}) => void} [options.onStatus]
  * @param {boolean} [options.useSnapshot] false forces the plain start
- * @returns {Promise<{pyodide: object, host: object, boot: {mode: "snapshot"|"plain", notes: string[], reason: string,
- *   milliseconds: {python: number, engine: number, host: number, total: number}}}>}
+ * @returns {Promise<{pyodide: object, boot: {mode: "snapshot"|"plain", notes: string[], reason: string,
+ *   milliseconds: {python: number, engine: number, total: number}}}>}
  */
-export async function bootEngine({ assetBase, post, modules = {}, onStatus = () => {}, useSnapshot = true } = {}) {
+export async function bootEngine({ assetBase, modules = {}, onStatus = () => {}, useSnapshot = true } = {}) {
   const base = assetBase ? withSlash(new URL(assetBase, DEFAULT_BASE).href) : DEFAULT_BASE;
   const clock = stopwatch();
   onStatus({ stage: "fetch" });
@@ -43,13 +43,11 @@ export async function bootEngine({ assetBase, post, modules = {}, onStatus = () 
     pyodide = await startPlain(start);
   }
 
-  const bridgeJs = { ...modules, boot, loadPackage: (name) => loadPackage(pyodide, name) };
-  pyodide.registerJsModule("bridge_js", bridgeJs);
-  const host = withModule(pyodide, "bridge.host", (hostModule) => hostModule.create_host(post, bridgeJs));
-  clock.lap("host");
+  pyodide.registerJsModule("bridge_js", { ...modules, boot, loadPackage: (name) => loadPackage(pyodide, name) });
+  withModule(pyodide, "bridge.host", () => clock.lap("engine")); // a plain start imports the engine here
   boot.milliseconds = clock.laps();
   onStatus({ stage: "ready" });
-  return { pyodide, host, boot };
+  return { pyodide, boot };
 }
 
 function refuseOtherSnapshot(snapshot, wheel, wanted) {
