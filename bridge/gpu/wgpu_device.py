@@ -61,6 +61,7 @@ class WgpuDevice:
         self._layouts: dict[tuple[str, ...], Any] = {}
         self._pipelines: dict[str, Any] = {}
         self._lost: str | None = None
+        self._fence = device.create_buffer(size=4, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
         self.counters = Counters()
         self.limits = Limits(**{name: device.limits[name.replace("_", "-")] for name in Limits.__dataclass_fields__})
         info = adapter.info
@@ -127,11 +128,11 @@ class WgpuDevice:
             for row in range(n_rows):
                 encoder.copy_buffer_to_buffer(readback.source, row * readback.row_stride,
                                               readback.staging, row * readback.row_nbytes, readback.row_nbytes)
+            if n_rows == 0:
+                self._submit_and_wait([encoder.finish()])
+                return None
             queue.submit([encoder.finish()])
             self.counters.submits += 1
-            if n_rows == 0:
-                queue.on_submitted_work_done_sync()
-                return None
             return self._read(readback, n_rows * readback.row_nbytes)
         except (wgpu.GPUError, RuntimeError) as error:
             raise DeviceError(f"the device failed: {_first_line(error)}") from error
@@ -161,8 +162,7 @@ class WgpuDevice:
                 self.counters.peak_bytes_in_flight = max(self.counters.peak_bytes_in_flight, pending)
                 writer.feed(chunk)
                 if pending >= SYNC_BYTES:
-                    queue.submit([])
-                    queue.on_submitted_work_done_sync()
+                    self._submit_and_wait([])
                     pending = 0
                 position += len(chunk)
                 progress(position, source.size)
@@ -187,6 +187,15 @@ class WgpuDevice:
         self.counters.buffers += 1
         self.counters.buffer_bytes += size
         return buffer
+
+    def _submit_and_wait(self, commands: list[Any]) -> None:
+        # on_submitted_work_done of wgpu 0.32 fails with a TypeError; a buffer written in the submission can be mapped
+        # when the submission is done.
+        self._device.queue.write_buffer(self._fence, 0, b"\0\0\0\0")
+        self._device.queue.submit(commands)
+        self.counters.submits += 1
+        self._fence.map_sync("READ_NOSYNC")
+        self._fence.unmap()
 
     def _layout(self, bindings: tuple[str, ...]) -> Any:
         layout = self._layouts.get(bindings)
