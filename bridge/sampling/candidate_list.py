@@ -9,51 +9,58 @@ import heapq
 import math
 from array import array
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from bridge.errors import InputError
 from bridge.sampling.float32 import float32
 
-BLOCK = 64  # tokens per block in top_k: large enough that few maxima are sorted, small enough that few values are
+BLOCK = 128  # tokens whose maximum is taken at once: large enough that it costs little, small enough to look through
 
 
 class CandidateList:
-    """Token ids and their float32 logits; ``top`` is the largest logit, ``is_sorted`` says that the best comes first."""
+    """Token ids and their float32 logits; ``top`` is the largest logit, ``is_sorted`` says that the best comes first.
 
-    __slots__ = ("ids", "is_sorted", "logits", "top")
+    A whole vocabulary also has ``block_tops``, the maxima of each ``BLOCK`` tokens, by which most of it is passed over.
+    """
+
+    __slots__ = ("block_tops", "ids", "is_sorted", "logits", "top")
 
     def __init__(self, ids: Sequence[int], logits: Sequence[float], top: float, is_sorted: bool):
         self.ids, self.logits, self.top, self.is_sorted = ids, logits, top, is_sorted
+        self.block_tops: list[float] | None = None
+
+    @classmethod
+    def of_sorted(cls, ids: Sequence[int], scores: array) -> CandidateList:
+        """Candidates that are sorted already, best first; raises InputError if they are not, or no token can be chosen."""
+        if not 0 < len(ids) == len(scores):
+            raise InputError(f"candidates need one logit per id and at least one id; got {len(ids)} ids, {len(scores)} logits")
+        top = check_top(scores[0], has_nan=math.isnan(sum(scores)))
+        if any(before < after for before, after in pairwise(scores)):
+            raise InputError("candidates must be sorted by logit, the best first")
+        return cls(list(ids), scores, top, is_sorted=True)
 
     @classmethod
     def of_vocabulary(cls, scores: array) -> CandidateList:
         """Every token, in the order of ids; ``scores`` is float32[n_vocab]. Raises InputError if no token can be chosen."""
-        logits = scores.tolist()
-        top = check_top(max(logits) if logits else None, has_nan=math.isnan(sum(logits)))
-        return cls(range(len(logits)), logits, top, is_sorted=False)
+        n_vocab = len(scores)
+        block_tops = [max(scores[start : start + BLOCK]) for start in range(0, n_vocab, BLOCK)]
+        top = check_top(max(block_tops, default=None), has_nan=math.isnan(sum(scores)))
+        found = cls(range(n_vocab), scores, top, is_sorted=False)
+        found.block_tops = block_tops
+        return found
 
     def best(self) -> int:
         """The id with the largest logit, the lowest such id if there are several."""
-        return self.ids[self.logits.index(self.top)]
+        start = self.block_tops.index(self.top) * BLOCK if self.block_tops else 0
+        return self.ids[self.logits.index(self.top, start)]
 
     def top_k(self, k: int) -> CandidateList:
         """The k best, best first; equal logits in the order of ids."""
-        if self.is_sorted or k >= len(self.ids):
+        if self.block_tops is None or not k <= len(self.block_tops):
             return self.best_first().first(k)
-        logits = self.logits
-        starts = range(0, len(logits), BLOCK)
-        maxima = [max(logits[start : start + BLOCK]) for start in starts]
         # At least k values reach the k-th largest block maximum, so nothing below it can be among the k best.
-        least = heapq.nlargest(k, maxima)[-1] if k <= len(maxima) else -math.inf
-        order = [
-            i
-            for start, block_top in zip(starts, maxima, strict=True)
-            if block_top >= least
-            for i in range(start, min(start + BLOCK, len(logits)))
-            if logits[i] >= least
-        ]
-        order.sort(key=logits.__getitem__, reverse=True)
-        return self._take(order[:k], is_sorted=True)
+        found = self._take(self._reaching(heapq.nlargest(k, self.block_tops)[-1]), is_sorted=False)
+        return found.best_first().first(k)
 
     def top_p(self, p: float) -> CandidateList:
         """The fewest best candidates whose probabilities reach ``p``, best first."""
@@ -71,8 +78,7 @@ class CandidateList:
 
     def min_p(self, p: float) -> CandidateList:
         """The candidates at least ``p`` times as likely as the best, in their present order."""
-        least = min_p_logit(self.top, p)
-        return self._take([i for i, logit in enumerate(self.logits) if logit >= least], self.is_sorted)
+        return self._take(self._reaching(min_p_logit(self.top, p)), self.is_sorted)
 
     def divide(self, temp: float) -> CandidateList:
         """Every logit divided by a temperature above 0; where that overflows float32, only the best candidate."""
@@ -106,6 +112,14 @@ class CandidateList:
     def to_lists(self) -> tuple[list[int], list[float]]:
         """Ids and probabilities."""
         return list(self.ids), self.probabilities()
+
+    def _reaching(self, least: float) -> list[int]:
+        """Positions of the logits that are at least ``least``, ascending."""
+        logits = self.logits
+        if self.block_tops is None:
+            return [i for i, logit in enumerate(logits) if logit >= least]
+        starts = [n * BLOCK for n, top in enumerate(self.block_tops) if top >= least]
+        return [i for start in starts for i, logit in enumerate(logits[start : start + BLOCK], start) if logit >= least]
 
     def _take(self, order: list[int], is_sorted: bool) -> CandidateList:
         return CandidateList([self.ids[i] for i in order], [self.logits[i] for i in order], self.top, is_sorted)

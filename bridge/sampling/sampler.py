@@ -54,18 +54,11 @@ class Sampler:
         ``constraint`` sees the logits of the whole vocabulary before every other stage and rules tokens out with -inf.
         Raises InputError if the logits are empty, hold NaN or +inf, or rule out every token.
         """
-        found = self.candidates(logits, constraint)
-        return found.best() if self.options.greedy else found.draw(self._random.next_double())
+        return self._draw(self.candidates(logits, constraint))
 
     def pick(self, ids: Sequence[int], logits: Sequence[float]) -> int:
         """The next token among those a device has selected: best first, bias and penalties already applied."""
-        if not 0 < len(ids) == len(logits):
-            raise InputError(f"candidates need one logit per id and at least one id; got {len(ids)} and {len(logits)}")
-        scores = float32_copy(logits)
-        best_first = CandidateList.of_vocabulary(scores)
-        best_first.ids, best_first.is_sorted = list(ids), True
-        found = self._select(best_first)
-        return found.best() if self.options.greedy else found.draw(self._random.next_double())
+        return self._draw(self._select(CandidateList.of_sorted(ids, float32_copy(logits))))
 
     def accept(self, token: int) -> None:
         """Count ``token`` as generated: it enters the window of the penalties."""
@@ -77,6 +70,9 @@ class Sampler:
         for stage in (constraint, *self.vocabulary_stages) if constraint else self.vocabulary_stages:
             stage(scores)
         return self._select(self._candidates.of_vocabulary(scores))
+
+    def _draw(self, found) -> int:
+        return found.best() if self.options.greedy else found.draw(self._random.next_double())
 
     def _select(self, found):
         for stage in self.selection_stages:

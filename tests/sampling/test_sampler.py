@@ -65,7 +65,7 @@ def test_lists_and_arrays_agree(n, options):
 def test_the_order_is_by_logit_then_id():
     scores = logits_with_ties(3000, seed=1)
     by_hand = sorted(range(3000), key=lambda i: (-scores[i], i))
-    for k in (1, 5, 46, 47, 500, 3000, 9999):
+    for k in (1, 5, 23, 24, 46, 47, 500, 3000, 9999):
         for kind in (CandidateList, CandidateArray):
             assert kind.of_vocabulary(scores).top_k(k).to_lists()[0] == by_hand[:k], (k, kind)
 
@@ -259,6 +259,10 @@ def test_ids_beyond_the_vocabulary_are_refused():
         Sampler().accept("x")
     with pytest.raises(InputError, match="one logit per id"):
         Sampler().pick([1, 2], [0.5])
+    with pytest.raises(InputError, match="sorted by logit"):
+        Sampler().pick([1, 2], [0.5, 0.6])
+    with pytest.raises(InputError, match="NaN"):
+        Sampler().pick([1, 2], [0.5, NAN])
 
 
 def test_default_sampling_works_where_numpy_cannot_be_imported():
