@@ -51,6 +51,7 @@ class LoadSource {
   #received = 0;
   #streaming = false;
   #ended = false;
+  #failure = null; // what ended the transfer early
 
   constructor(url, response, settings, link, onResume) {
     this.#url = url;
@@ -109,6 +110,7 @@ class LoadSource {
     let left = length ?? (this.#size === null ? Infinity : this.#size - offset);
     const wanted = left;
     while (left > 0) {
+      if (this.#failure) throw this.#failure;
       if (!this.#held.length && !(await this.#receive(signal))) {
         if (left === Infinity) return;
         throw new ByteSourceError('SHORT_BODY', `the server returned ${wanted - left} of ${wanted} bytes`);
@@ -126,10 +128,12 @@ class LoadSource {
       left -= chunk.length;
       yield chunk;
     }
+    if (this.#base === this.#size) await this.#receive(signal); // the end is checked, and the connection let go
   }
 
   close() {
-    this.#link.abort(new ByteSourceError('CLOSED', 'the source is closed'));
+    this.#failure = new ByteSourceError('CLOSED', 'the source is closed');
+    this.#link.abort(this.#failure);
     this.#link.release();
     this.#held = [];
     this.#incoming.return().catch(() => {});
@@ -137,6 +141,7 @@ class LoadSource {
 
   /** Holds one more chunk; false at the end of the file. Aborting `signal` ends the whole transfer. */
   async #receive(signal) {
+    if (this.#failure) throw this.#failure;
     if (this.#ended) return false;
     const stop = () => this.#link.abort(signal.reason);
     if (signal?.aborted) stop();
@@ -152,7 +157,7 @@ class LoadSource {
       }
       return !done;
     } catch (error) {
-      this.#ended = true;
+      this.#failure = error;
       this.#link.release();
       throw error;
     } finally {

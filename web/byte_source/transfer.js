@@ -51,7 +51,7 @@ export async function request(url, settings, headers, signal) {
   const init = { headers: { ...settings.headers, ...headers }, signal: link.signal };
   if (settings.cache) init.cache = settings.cache;
   try {
-    const response = await within(settings.fetchTimeoutMs, 'fetch timeout', settings.fetch(url, init));
+    const response = await within(settings.fetchTimeoutMs, 'fetch timeout', settings.fetch(url, init), link.signal);
     links.set(response, link);
     return response;
   } catch (error) {
@@ -68,7 +68,7 @@ export async function* bodyChunks(response, settings, signal) {
   try {
     if (!reader) yield new Uint8Array(await response.arrayBuffer());
     while (reader) {
-      const { done, value } = await within(settings.chunkTimeoutMs, 'read timeout', reader.read());
+      const { done, value } = await within(settings.chunkTimeoutMs, 'read timeout', reader.read(), signal);
       ended = done;
       if (done) return;
       if (value.length) yield value;
@@ -119,12 +119,20 @@ function asTransient(error, signal) {
   return new ByteSourceError('NETWORK', `network error: ${told}`, { transient: true, cause: error });
 }
 
-function within(ms, what, promise) {
+/** What `promise` gives, unless `ms` pass or `signal` aborts first. */
+function within(ms, what, promise, signal) {
   let timer;
-  const timeout = new Promise((_, reject) => {
+  let stop;
+  const limit = new Promise((_, reject) => {
+    stop = () => reject(signal.reason);
     timer = setTimeout(() => reject(new ByteSourceError('TIMEOUT', `${what} (${ms}ms)`, { transient: true })), ms);
+    if (signal?.aborted) stop();
+    else signal?.addEventListener('abort', stop, { once: true });
   });
-  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
+  return Promise.race([promise, limit]).finally(() => {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', stop);
+  });
 }
 
 function sleep(ms, signal) {
