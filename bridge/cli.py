@@ -1,4 +1,4 @@
-"""The command line: ``python -m bridge COMMAND …``, one command per intent, one module per command in ``bridge.commands``.
+"""The command line, ``python -m bridge COMMAND …``: one command per intent, one module per command.
 
 Exit status: 0 done, 1 bad input (a model, an option value, a file), 2 bad usage, 130 interrupted, 141 the reader of the
 output went away. What went wrong is one line on standard error.
@@ -7,6 +7,7 @@ output went away. What went wrong is one line on standard error.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -74,7 +75,5 @@ def _one_line(error: Exception) -> str:
 
 def _discard_output() -> None:
     """Nobody reads standard output any more: what is still buffered must not fail again at exit."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass

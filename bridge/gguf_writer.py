@@ -22,20 +22,36 @@ MAX_DIMENSIONS = 4
 
 ARRAY_ID, STRING_ID, BOOL_ID = 9, 8, 7
 SCALARS = {  # metadata value type: (id in the file, struct format)
-    "uint8": (0, "<B"), "int8": (1, "<b"), "uint16": (2, "<H"), "int16": (3, "<h"), "uint32": (4, "<I"), "int32": (5, "<i"),
-    "float32": (6, "<f"), "bool": (BOOL_ID, "<?"), "uint64": (10, "<Q"), "int64": (11, "<q"), "float64": (12, "<d"),
+    "uint8": (0, "<B"),
+    "int8": (1, "<b"),
+    "uint16": (2, "<H"),
+    "int16": (3, "<h"),
+    "uint32": (4, "<I"),
+    "int32": (5, "<i"),
+    "float32": (6, "<f"),
+    "bool": (BOOL_ID, "<?"),
+    "uint64": (10, "<Q"),
+    "int64": (11, "<q"),
+    "float64": (12, "<d"),
 }
-INTEGERS = {"uint32": (0, 2**32 - 1), "int32": (-(2**31), 2**31 - 1), "uint64": (0, 2**64 - 1), "int64": (-(2**63), 2**63 - 1)}
+INTEGERS = {
+    "uint32": (0, 2**32 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "uint64": (0, 2**64 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+}
 
 
 class Typed(NamedTuple):
-    """A metadata value with its type spelt out: ``Typed("uint64", 7)``; a list gives an array: ``Typed("float32", [1, 2])``."""
+    """A metadata value with its type spelt out: ``Typed("uint64", 7)``; for lists the elements' type."""
 
     type: str
     value: Any
 
 
-def write_gguf(path_or_file: str | os.PathLike | BinaryIO, metadata: Mapping[str, Any], tensors: Iterable[tuple] = ()) -> None:
+def write_gguf(
+    path_or_file: str | os.PathLike | BinaryIO, metadata: Mapping[str, Any], tensors: Iterable[tuple] = ()
+) -> None:
     """Write one GGUF v3 file.
 
     ``metadata``: str, bytes (a string that need not be UTF-8), bool, int (uint32, or the next of int32, uint64, int64 that
@@ -101,7 +117,9 @@ class _Tensor(NamedTuple):
         type_ = quant_type(type_)
         shape = tuple(int(n) for n in shape)
         if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 1:
-            raise InputError(f"tensor {name!r} has shape {list(shape)}; 1 to {MAX_DIMENSIONS} positive dimensions are allowed")
+            raise InputError(
+                f"tensor {name!r} has shape {list(shape)}; 1 to {MAX_DIMENSIONS} positive dimensions are allowed"
+            )
         if shape[-1] % type_.block_size:
             raise InputError(
                 f"tensor {name!r} has rows of {shape[-1]} values; {type_.name} needs a multiple of {type_.block_size}"
@@ -180,7 +198,9 @@ def _scalar_type(key: str, value: Any) -> str:
         return "string"
     if isinstance(value, int):
         return _integer_type(value, value, ("uint32", "int32", "uint64", "int64"))
-    raise InputError(f"metadata {key!r} holds {type(value).__name__}; allowed: str, bytes, bool, int, float, lists of these")
+    raise InputError(
+        f"metadata {key!r} holds {type(value).__name__}; allowed: str, bytes, bool, int, float, lists of these"
+    )
 
 
 def _element_type(key: str, values: list) -> str:

@@ -10,7 +10,6 @@ from bridge.errors import BridgeError, InputError
 from bridge.gguf_writer import Typed, write_gguf
 
 
-
 def read(tmp_path, metadata, tensors=()):
     path = tmp_path / "model.gguf"
     write_gguf(path, metadata, tensors)
@@ -49,7 +48,9 @@ def test_metadata_is_read_back(tmp_path, value, types, expected):
 def test_tensors_are_read_back_with_row_major_shape(tmp_path):
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
     blocks = bytes(range(36)) * 2
-    reader = read(tmp_path, {"general.architecture": "llama"}, [("a", "F32", (3, 4), values), ("b", 2, (4, 32), blocks)])
+    reader = read(
+        tmp_path, {"general.architecture": "llama"}, [("a", "F32", (3, 4), values), ("b", 2, (4, 32), blocks)]
+    )
     a, b = reader.tensors
     assert a.name == "a" and a.shape.tolist() == [4, 3] and np.array_equal(a.data, values)
     assert b.tensor_type == gguf.GGMLQuantizationType.Q4_0 and b.data.tobytes() == blocks

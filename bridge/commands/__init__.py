@@ -1,1 +1,4 @@
-"""The commands of ``python -m bridge``: each module has ``add_arguments(parser)`` and ``run(arguments)``, its docstring is its help."""
+"""The commands of ``python -m bridge``.
+
+Each module has ``add_arguments(parser)`` and ``run(arguments)``; its docstring is its help text.
+"""

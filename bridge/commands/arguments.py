@@ -23,7 +23,9 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="where to compute; auto: webgpu on a hardware adapter, else reference (default: %(default)s)",
     )
-    parser.add_argument("--kv", choices=("f16", "f32"), default="f16", help="type of the kv cache (default: %(default)s)")
+    parser.add_argument(
+        "--kv", choices=("f16", "f32"), default="f16", help="type of the kv cache (default: %(default)s)"
+    )
     parser.add_argument(
         "--ctx", type=positive, metavar="N", help="context size in tokens (default: as trained, at most 4096)"
     )

@@ -18,8 +18,12 @@ from bridge.commands.timings import timings
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("-n", "--n-predict", type=positive, default=32, metavar="N", help="tokens to generate (default: %(default)s)")
-    parser.add_argument("--prompt-tokens", type=positive, default=64, metavar="N", help="length of the prompt (default: %(default)s)")
+    parser.add_argument(
+        "-n", "--n-predict", type=positive, default=32, metavar="N", help="tokens to generate (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--prompt-tokens", type=positive, default=64, metavar="N", help="length of the prompt (default: %(default)s)"
+    )
     parser.add_argument("--repeat", type=positive, default=3, metavar="N", help="runs (default: %(default)s)")
     add_backend(parser)
 

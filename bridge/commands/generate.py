@@ -17,14 +17,28 @@ from bridge.commands.timings import timings
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_prompt(parser)
-    parser.add_argument("-n", "--n-predict", type=positive, default=256, metavar="N", help="most tokens to generate (default: %(default)s)")
+    parser.add_argument(
+        "-n",
+        "--n-predict",
+        type=positive,
+        default=256,
+        metavar="N",
+        help="most tokens to generate (default: %(default)s)",
+    )
     parser.add_argument("--ignore-eos", action="store_true", help="go on after an end token")
     sampling = parser.add_argument_group("sampling")
-    sampling.add_argument("--temp", type=float, default=0.8, help="temperature; 0 takes the best token (default: %(default)s)")
+    sampling.add_argument(
+        "--temp", type=float, default=0.8, help="temperature; 0 takes the best token (default: %(default)s)"
+    )
     sampling.add_argument("--top-k", type=int, default=40, metavar="K", help="0 is off (default: %(default)s)")
     sampling.add_argument("--top-p", type=float, default=0.95, metavar="P", help="1 is off (default: %(default)s)")
     sampling.add_argument("--min-p", type=float, default=0.0, metavar="P", help="0 is off (default: %(default)s)")
-    sampling.add_argument("--penalty", type=float, default=1.1, help="on tokens among the last 64 generated; 1 is off (default: %(default)s)")
+    sampling.add_argument(
+        "--penalty",
+        type=float,
+        default=1.1,
+        help="on tokens among the last 64 generated; 1 is off (default: %(default)s)",
+    )
     sampling.add_argument("--presence-penalty", type=float, default=0.0, metavar="X", help="(default: %(default)s)")
     sampling.add_argument("--seed", type=int, help="(default: a random one)")
     add_backend(parser)

@@ -85,7 +85,11 @@ def model_lines(found: dict[str, Any]) -> list[str]:
     if architecture is None:
         return []
     parts = [architecture]
-    for key, label in (("block_count", "{} layers"), ("embedding_length", "width {}"), ("context_length", "context {}")):
+    for key, label in (
+        ("block_count", "{} layers"),
+        ("embedding_length", "width {}"),
+        ("context_length", "context {}"),
+    ):
         value = metadata.get(f"{architecture}.{key}")
         if value is not None:
             parts.append(label.format(value))

@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="OUT.gguf", help="the file to write")
     parser.add_argument("--arch", default="llama", help="architecture (default: %(default)s)")
     parser.add_argument("--size", default="tiny", help="size by name (default: %(default)s)")
-    parser.add_argument("--quant", default="Q4_K_M", help="a type or mix: Q4_0, Q4_K_M, Q6_K, Q8_0, F16 … (default: %(default)s)")
+    parser.add_argument(
+        "--quant", default="Q4_K_M", help="a type or mix: Q4_0, Q4_K_M, Q6_K, Q8_0, F16 … (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
     for option, (field, text) in CHANGES.items():
         parser.add_argument(option, dest=field, type=positive, metavar="N", help=text)

@@ -19,7 +19,7 @@ NUCLEUS_SIZES = (256, 4096)  # candidates that top_p tries before all
 
 
 class CandidateArray:
-    """Token ids int64[n] and logits float32[n]; ``top`` is the largest logit, ``is_sorted`` says that the best comes first."""
+    """Token ids int64[n] and logits float32[n]; ``top`` is the largest logit, ``is_sorted``: the best comes first."""
 
     __slots__ = ("ids", "is_sorted", "logits", "top")
 

@@ -31,9 +31,11 @@ class CandidateList:
 
     @classmethod
     def of_sorted(cls, ids: Sequence[int], scores: array) -> CandidateList:
-        """Candidates that are sorted already, best first; raises InputError if they are not, or no token can be chosen."""
+        """Candidates sorted already, best first; raises InputError if they are not, or no token can be chosen."""
         if not 0 < len(ids) == len(scores):
-            raise InputError(f"candidates need one logit per id and at least one id; got {len(ids)} ids, {len(scores)} logits")
+            raise InputError(
+                f"candidates need one logit per id and at least one id; got {len(ids)} ids, {len(scores)} logits"
+            )
         top = check_top(scores[0], has_nan=math.isnan(sum(scores)))
         if any(before < after for before, after in pairwise(scores)):
             raise InputError("candidates must be sorted by logit, the best first")
@@ -41,7 +43,7 @@ class CandidateList:
 
     @classmethod
     def of_vocabulary(cls, scores: array) -> CandidateList:
-        """Every token, in the order of ids; ``scores`` is float32[n_vocab]. Raises InputError if no token can be chosen."""
+        """Every token, in the order of ids, from float32[n_vocab]; raises InputError if no token can be chosen."""
         n_vocab = len(scores)
         block_tops = [max(scores[start : start + BLOCK]) for start in range(0, n_vocab, BLOCK)]
         top = check_top(max(block_tops, default=None), has_nan=math.isnan(sum(scores)))
@@ -103,7 +105,9 @@ class CandidateList:
     def best_first(self) -> CandidateList:
         if self.is_sorted:
             return self
-        order = sorted(range(len(self.ids)), key=self.logits.__getitem__, reverse=True)  # stable: equal ones keep their order
+        order = sorted(
+            range(len(self.ids)), key=self.logits.__getitem__, reverse=True
+        )  # stable: equal ones keep their order
         return self._take(order, is_sorted=True)
 
     def first(self, n: int) -> CandidateList:
@@ -131,7 +135,7 @@ class CandidateList:
 
 
 def check_top(top: float | None, has_nan: bool) -> float:
-    """``top`` if it is the usable largest logit of a vocabulary (``None``: an empty one); otherwise InputError saying why."""
+    """The largest logit (``None``: there are none) if it can be sampled from; otherwise InputError saying why."""
     if top is None:
         raise InputError("there are no logits to sample from")
     if has_nan:

@@ -8,5 +8,5 @@ MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 def float32(value: float) -> float:
-    """The float32 nearest to ``value``; a sum, product or quotient of float32s rounded this way equals the float32 operation."""
+    """The float32 nearest to ``value``; sums, products and quotients of float32s so rounded are the float32 operations."""
     return array("f", (value,))[0]

@@ -32,7 +32,9 @@ class Sampler:
 
     def __init__(self, options: SamplingOptions | None = None):
         self.options = options = options or SamplingOptions()
-        self._penalties = Penalties(options.penalty, options.presence_penalty, options.frequency_penalty, PENALTY_WINDOW)
+        self._penalties = Penalties(
+            options.penalty, options.presence_penalty, options.frequency_penalty, PENALTY_WINDOW
+        )
         self.vocabulary_stages: list[VocabularyStage] = []
         if options.logit_bias:
             self.vocabulary_stages.append(logit_bias(options.logit_bias))
@@ -117,7 +119,7 @@ def candidates(
 
 
 def selection_stages(options: SamplingOptions) -> list[Callable]:
-    """The stages that apply, as functions from one candidate set to the next; none when the best token is taken anyway."""
+    """The stages that apply, as functions from one candidate set to the next; none for greedy options."""
     if options.greedy:
         return []
     stages = [

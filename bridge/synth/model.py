@@ -18,7 +18,7 @@ MATRIX, NORM, BIAS, EMBEDDING = "matrix", "norm", "bias", "embedding"
 
 
 def write_model(path: str | os.PathLike, shape: Shape, quant: str | QuantMix = "Q4_K_M", seed: int = 0) -> None:
-    """Write a GGUF file with random weights; the same arguments give the same bytes, memory use does not depend on size."""
+    """Write a GGUF file with random weights, in constant memory; the same arguments give the same bytes."""
     mix = quant if isinstance(quant, QuantMix) else quant_mix(quant)
     tensors = []
     for index, (name, dimensions, role) in enumerate(tensor_list(shape)):

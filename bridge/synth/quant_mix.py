@@ -1,4 +1,4 @@
-"""Which type each weight of a model gets: llama.cpp's mixes (``llama-quant.cpp``), reduced to what decides size and speed.
+"""Which type each weight gets: llama.cpp's mixes (``llama-quant.cpp``), reduced to what decides size and speed.
 
 Norms and biases are F32. The output matrix (the embedding, where that is tied) gets a better type than the layers, and the
 "M" mixes give some attn_v and ffn_down matrices that better type as well. Rows that are no whole number of 256-element

@@ -27,7 +27,9 @@ class Shape:
     sliding_window: int = 0
 
 
-def _llama(n_layer, n_embd, n_ff, n_head, n_head_kv, *, n_vocab=128256, base=500000.0, n_ctx=131072, tied=True) -> Shape:
+def _llama(
+    n_layer, n_embd, n_ff, n_head, n_head_kv, *, n_vocab=128256, base=500000.0, n_ctx=131072, tied=True
+) -> Shape:
     pre = "llama-bpe" if n_vocab == 128256 else "smollm"
     head_dim = n_embd // n_head
     return Shape("llama", n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim, n_vocab, n_ctx, base, tied=tied, pre=pre)
@@ -42,7 +44,9 @@ def _qwen3(n_layer, n_embd, n_ff, n_head, n_head_kv, *, n_vocab=151936, head_dim
     return Shape("qwen3", n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim, n_vocab, 40960, 1e6, 1e-6, tied, "qwen2")
 
 
-def _gemma(arch, n_layer, n_embd, n_ff, n_head, n_head_kv, window, *, n_vocab=256000, head_dim=256, n_ctx=8192) -> Shape:
+def _gemma(
+    arch, n_layer, n_embd, n_ff, n_head, n_head_kv, window, *, n_vocab=256000, head_dim=256, n_ctx=8192
+) -> Shape:
     base = 1e6 if arch == "gemma3" else 10000.0
     return Shape(
         arch, n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim, n_vocab, n_ctx, base, 1e-6, sliding_window=window

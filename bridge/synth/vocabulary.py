@@ -25,7 +25,9 @@ CHAT_TEMPLATE = (
 def vocabulary(n_vocab: int, pre: str) -> dict[str, Any]:
     """The ``tokenizer.*`` metadata for ``n_vocab`` tokens; raises InputError below 259."""
     if n_vocab < MIN_TOKENS:
-        raise InputError(f"a vocabulary needs at least {MIN_TOKENS} tokens (256 bytes and 3 control tokens); got {n_vocab}")
+        raise InputError(
+            f"a vocabulary needs at least {MIN_TOKENS} tokens (256 bytes and 3 control tokens); got {n_vocab}"
+        )
     merges = list(islice(_merges(), n_vocab - MIN_TOKENS))
     if len(merges) < n_vocab - MIN_TOKENS:
         raise InputError(f"a synthetic vocabulary has at most {MIN_TOKENS + len(merges)} tokens; got {n_vocab}")

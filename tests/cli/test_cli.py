@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from bridge.cli import COMMANDS, main
 from bridge.gguf import open_gguf
 from bridge.gguf_writer import write_gguf
+from bridge.serve import create_app, running_server
 from bridge.synth import shape, write_model
 
 TEXT = "naïve café, 12 <|im_end|>"
@@ -122,7 +124,9 @@ def test_no_special_leaves_out_the_begin_token(bridge, tmp_path):
     from bridge.synth.vocabulary import vocabulary
 
     path = tmp_path / "vocabulary.gguf"
-    write_gguf(path, {"general.architecture": "llama", **vocabulary(300, "smollm"), "tokenizer.ggml.add_bos_token": True})
+    write_gguf(
+        path, {"general.architecture": "llama", **vocabulary(300, "smollm"), "tokenizer.ggml.add_bos_token": True}
+    )
     with_bos = json.loads(output(bridge("tokenize", path, "a", "--json")))
     assert with_bos[0] == 297
     assert json.loads(output(bridge("tokenize", path, "a", "--json", "--no-special"))) == with_bos[1:]
@@ -155,7 +159,9 @@ def test_rows_decodes_and_counts_what_it_read(bridge, model):
 
 def test_logits_are_written_as_float32(bridge, model, tmp_path):
     out = tmp_path / "logits"  # the name is used as given
-    assert "float32 [3, 512]" in output(bridge("logits", model, "--tokens", "1,2,3", "--backend", "reference", "--out", out))
+    assert "float32 [3, 512]" in output(
+        bridge("logits", model, "--tokens", "1,2,3", "--backend", "reference", "--out", out)
+    )
     logits = np.load(out)
     assert logits.dtype == np.float32 and logits.shape == (3, 512)
     bridge("logits", model, "--tokens", "1,2", "--backend", "reference", "--kv", "f32", "--out", out)
@@ -165,7 +171,20 @@ def test_logits_are_written_as_float32(bridge, model, tmp_path):
 
 
 def test_generate_json(bridge, model):
-    argv = ("generate", model, "--tokens", "5,6,7", "-n", 6, "--temp", 0, "--backend", "reference", "--ignore-eos", "--json")
+    argv = (
+        "generate",
+        model,
+        "--tokens",
+        "5,6,7",
+        "-n",
+        6,
+        "--temp",
+        0,
+        "--backend",
+        "reference",
+        "--ignore-eos",
+        "--json",
+    )
     found = json.loads(output(bridge(*argv)))
     assert list(found) == ["text", "tokens", "prompt_tokens", "finish_reason", "timings"]
     assert found["prompt_tokens"] == 3 and found["finish_reason"] == "length" and len(found["tokens"]) == 6
@@ -188,7 +207,19 @@ def test_generate_prints_text_and_puts_figures_on_standard_error(bridge, model):
 
 def test_sampling_options_reach_the_sampler(bridge, model):
     def tokens(*options):
-        argv = ("generate", model, "--tokens", "5", "-n", 8, "--backend", "reference", "--ignore-eos", "--json", *options)
+        argv = (
+            "generate",
+            model,
+            "--tokens",
+            "5",
+            "-n",
+            8,
+            "--backend",
+            "reference",
+            "--ignore-eos",
+            "--json",
+            *options,
+        )
         return json.loads(output(bridge(*argv)))["tokens"]
 
     greedy = tokens("--temp", 0, "--penalty", 1)
@@ -204,15 +235,19 @@ def test_sampling_options_reach_the_sampler(bridge, model):
 def test_the_end_token_stops_generation_and_is_not_counted(bridge, tmp_path, model):
     with open_gguf(model) as file:
         n_vocab = len(file.metadata["tokenizer.ggml.tokens"])
-    first = json.loads(output(bridge("generate", model, "--tokens", "5", "-n", 1, "--temp", 0, "--backend", "reference", "--json")))
+    first = json.loads(
+        output(bridge("generate", model, "--tokens", "5", "-n", 1, "--temp", 0, "--backend", "reference", "--json"))
+    )
     # The same weights, whose first pick is now declared to be the end token.
-    data = open(model, "rb").read()
+    data = Path(model).read_bytes()
     key = b"tokenizer.ggml.eos_token_id"
     at = data.index(key) + len(key) + 4
     assert int.from_bytes(data[at : at + 4], "little") == n_vocab - 1
     path = tmp_path / "ends.gguf"
     path.write_bytes(data[:at] + first["tokens"][0].to_bytes(4, "little") + data[at + 4 :])
-    found = json.loads(output(bridge("generate", path, "--tokens", "5", "--temp", 0, "--backend", "reference", "--json")))
+    found = json.loads(
+        output(bridge("generate", path, "--tokens", "5", "--temp", 0, "--backend", "reference", "--json"))
+    )
     assert found["tokens"] == [] and found["text"] == "" and found["finish_reason"] == "stop"
     assert found["timings"]["time_to_first_token_ms"] is None
 
@@ -228,7 +263,21 @@ def test_bench_prints_figures(bridge, model):
 
 def test_synth_writes_a_model_of_the_asked_shape(bridge, tmp_path):
     out = tmp_path / "m.gguf"
-    argv = ("synth", "--arch", "qwen3", "--layers", 1, "--vocab", 300, "--head-dim", 32, "--untied", "--quant", "q4_0", out)
+    argv = (
+        "synth",
+        "--arch",
+        "qwen3",
+        "--layers",
+        1,
+        "--vocab",
+        300,
+        "--head-dim",
+        32,
+        "--untied",
+        "--quant",
+        "q4_0",
+        out,
+    )
     assert output(bridge(*argv)).startswith(f"{out}: ")
     with open_gguf(out) as file:
         assert file.architecture == "qwen3"
@@ -289,9 +338,15 @@ def test_bad_usage_is_one_line_and_status_2(bridge, model, argv):
         (["rows", "MODEL", "nosuch.weight", "0"], "no tensor 'nosuch.weight'"),
         (["rows", "MODEL", "token_embd.weight", "512"], "row 512 is not one of its 512 rows"),
         (["rows", "MODEL", "token_embd.weight", "-1"], "row -1 is not"),
-        (["logits", "MODEL", "--tokens", "512", "--out", "OUT", "--backend", "reference"], "512; it must be .* 0 to 511"),
+        (
+            ["logits", "MODEL", "--tokens", "512", "--out", "OUT", "--backend", "reference"],
+            "512; it must be .* 0 to 511",
+        ),
         (["logits", "MODEL", "--tokens", "1", "--out", "no/such/folder/x.npy"], "no folder 'no/such/folder'"),
-        (["logits", "MODEL", "--tokens", "1,2,3", "--ctx", "2", "--out", "OUT", "--backend", "reference"], "3 tokens.* 2 tokens"),
+        (
+            ["logits", "MODEL", "--tokens", "1,2,3", "--ctx", "2", "--out", "OUT", "--backend", "reference"],
+            "3 tokens.* 2 tokens",
+        ),
         (["generate", "MODEL", "-p", "", "--backend", "reference"], "prompt is empty"),
         (["generate", "MODEL", "-p", "a", "--backend", "simd"], "simd"),
         (["generate", "MODEL", "-p", "a", "--min-p", "2"], "min_p must be a number from 0 to 1; got 2.0"),
@@ -350,7 +405,15 @@ def test_the_module_runs_as_a_program(model):
 
 
 def test_a_reader_that_goes_away_is_no_error(model):
-    running = process("rows", model, "token_embd.weight", *map(str, range(500)), "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    running = process(
+        "rows",
+        model,
+        "token_embd.weight",
+        *map(str, range(500)),
+        "--json",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     running.stdout.close()
     assert running.stderr.read() == b""
     assert running.wait(20) == 141
@@ -383,3 +446,35 @@ def test_commands_that_only_read_import_no_numpy(model):
         f"sys.exit(main(['inspect', {model!r}]) or main(['tokenize', {model!r}, 'a b']))"
     )
     assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL).returncode == 0
+
+
+# ---------------------------------------------------------------- over http
+
+
+@pytest.fixture(scope="module")
+def address(model):
+    with running_server(create_app(os.path.dirname(model))) as base:
+        yield base
+
+
+def test_a_url_is_as_good_as_a_path(bridge, model, address, tmp_path):
+    url = f"{address}/tiny.gguf?token=secret"
+    lines = output(bridge("inspect", url)).splitlines()
+    assert lines[0] == "tiny.gguf"
+    assert lines[1:] == output(bridge("inspect", model)).splitlines()[1:]
+    assert output(bridge("tokenize", url, TEXT)) == output(bridge("tokenize", model, TEXT))
+    row = ("token_embd.weight", 7, "--json")
+    assert output(bridge("rows", url, *row)) == output(bridge("rows", model, *row))
+    arrays = []
+    for source in (model, url):
+        bridge("logits", source, "--tokens", "1,2", "--backend", "reference", "--out", tmp_path / "logits.npy")
+        arrays.append(np.load(tmp_path / "logits.npy"))
+    assert np.array_equal(*arrays)
+
+
+def test_errors_do_not_show_the_url(bridge, address):
+    for url in (f"{address}/missing.gguf?token=secret", "http://127.0.0.1:9/tiny.gguf?token=secret"):
+        status, out, err = bridge("inspect", url)
+        assert (status, out) == (1, "")
+        assert err.startswith("bridge: ") and err.count("\n") == 1
+        assert "secret" not in err and "gguf?" not in err

@@ -1,4 +1,4 @@
-"""What the recorded values cannot show: both candidate classes agree, state, seeds, ties, bad input, and no numpy needed."""
+"""What recorded values cannot show: both candidate classes agree; state, seeds, ties, bad input; no numpy needed."""
 
 import math
 import subprocess
@@ -169,7 +169,11 @@ def test_a_constraint_comes_before_everything_else():
         for token in range(1, len(scores), 2):
             scores[token] = -INF
 
-    for options in (SamplingOptions(temp=0), SamplingOptions(top_k=2, seed=1), SamplingOptions(top_k=0, top_p=1, seed=1)):
+    for options in (
+        SamplingOptions(temp=0),
+        SamplingOptions(top_k=2, seed=1),
+        SamplingOptions(top_k=0, top_p=1, seed=1),
+    ):
         sampler = Sampler(options)
         assert {sampler.sample([1.0, 9.0, 2.0, 8.0], only_even) for _ in range(30)} <= {0, 2}
     with pytest.raises(InputError, match="every token has been ruled out"):
@@ -202,7 +206,9 @@ def test_unusable_logits(kind, options, logits, message):
         sampler.sample(logits)
 
 
-@pytest.mark.parametrize("logits", [None, 3, "abc", b"abcd", np.zeros((2, 2), np.float32), np.float32(1), ["a"], [None]])
+@pytest.mark.parametrize(
+    "logits", [None, 3, "abc", b"abcd", np.zeros((2, 2), np.float32), np.float32(1), ["a"], [None]]
+)
 def test_what_is_no_vector_of_floats_is_refused(logits):
     with pytest.raises(InputError, match="logits must be"):
         Sampler().sample(logits)
