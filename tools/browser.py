@@ -56,12 +56,13 @@ def require_browser() -> str:
 
 
 def _playwright_browser() -> str | None:
+    from playwright.sync_api import sync_playwright
+
     try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        return None
-    with sync_playwright() as playwright:
-        path = Path(playwright.chromium.executable_path)
+        with sync_playwright() as playwright:
+            path = Path(playwright.chromium.executable_path)
+    except Exception as error:  # its driver is a separate program: whatever stops that one arrives as a bare Exception
+        raise SetupError(f"Playwright's driver does not start ({error}); run 'make setup'") from error
     return str(path) if path.exists() else None
 
 
@@ -75,18 +76,37 @@ def has_vulkan_driver() -> bool:
 
 
 def install_browser() -> str:
-    """Installs a Chromium (Playwright's, else the distribution's) and returns its path; raises SetupError."""
+    """Installs a Chromium and returns its path; raises SetupError.
+
+    The distribution's package comes first because it brings the libraries it needs; Playwright's download does not.
+    """
+    try:
+        apt_install("chromium")
+    except SetupError:
+        if not _download_browser():
+            raise  # what the distribution's installer said is the more useful half
+    if (path := find_browser()) is None:
+        raise SetupError("a Chromium was installed but cannot be found; set CHROMIUM to its path")
+    return path
+
+
+def _download_browser() -> bool:
     download = [sys.executable, "-m", "playwright", "install", "chromium"]
     try:
-        subprocess.run(download, capture_output=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+        return subprocess.run(download, capture_output=True, timeout=DOWNLOAD_TIMEOUT_S).returncode == 0
     except subprocess.TimeoutExpired:
-        pass  # the distribution's package is next
-    if (path := find_browser()) is None:
-        apt_install("chromium")
-        path = find_browser()
-    if path is None:
-        raise SetupError("chromium was installed but cannot be found; set CHROMIUM to its path")
-    return path
+        return False
+
+
+def prepare_driver() -> None:
+    """Makes sure that Playwright's own program starts; a minimal system lacks one library that it needs."""
+    started = subprocess.run([sys.executable, "-m", "playwright", "--version"], capture_output=True, text=True)
+    if started.returncode == 0:
+        return
+    if "libatomic" not in started.stderr:
+        raise SetupError(f"Playwright's driver does not start: {started.stderr.strip()}")
+    print("installing libatomic, which Playwright's driver needs", flush=True)
+    apt_install("libatomic1")
 
 
 def apt_install(*packages: str) -> None:
@@ -108,6 +128,7 @@ def apt_install(*packages: str) -> None:
 
 def main() -> int:
     try:
+        prepare_driver()
         browser = find_browser()
         if browser is None:
             print("installing a Chromium", flush=True)
