@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.tokenizer.characters import decode_leniently, has_raw_bytes
+from bridge.tokenizer.characters import decode_leniently, has_raw_bytes, lower, split_at_whitespace, to_bytes
 from bridge.tokenizer.cuts import split
 from bridge.tokenizer.merging import merge_symbols
 from bridge.tokenizer.vocab import Vocab
@@ -15,13 +15,28 @@ BYTE_TO_CHAR = {byte: chr(byte) for byte in _PRINTABLE} | {byte: chr(0x100 + n) 
 CHAR_TO_BYTE = {char: byte for byte, char in BYTE_TO_CHAR.items()}
 
 
+def spell(token_text: str) -> bytes:
+    """Bytes of a token written in the byte alphabet; characters outside it are spelled out as llama.cpp does."""
+    try:
+        return bytes(map(CHAR_TO_BYTE.__getitem__, token_text))
+    except KeyError:
+        raw = to_bytes(token_text)
+    return b"".join(
+        bytes([CHAR_TO_BYTE[char]])
+        if char in CHAR_TO_BYTE
+        else b"[UNK_BYTE_0x" + char.encode("utf-8", "surrogatepass").hex().encode() + raw + b"]"
+        for char in decode_leniently(raw)
+    )
+
+
 class BpeEncoder:
     """Encodes text without special tokens; creating it ranks all merges, which takes a while."""
 
     def __init__(self, vocab: Vocab) -> None:
         assert vocab.pre is not None
         self._pre, self._ids, self._escape = vocab.pre, vocab.ids, vocab.escape_whitespaces
-        merges = vocab.merges
+        self._drop_whitespace, self._lowercase = vocab.model == "whitespace", vocab.lowercase
+        merges = list(vocab.merges)
         # Keyed by the merge's own text, "left right". Backwards, because the first of two equal merges counts.
         self._ranks = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1)))
         self._words = WordCache(self._encode_word)
@@ -30,12 +45,14 @@ class BpeEncoder:
             self._boundary = space_mark_boundary(merge.replace(" ", "") for merge in merges)
 
     def encode(self, text: str, *, after_special: bool) -> list[int]:
-        """Ids of `text`, in which surrogates stand for bytes that are not UTF-8."""
+        """Ids of `text`, which may hold raw bytes (`from_bytes`)."""
         if has_raw_bytes(text):
-            text = decode_leniently(text.encode("utf-8", "surrogateescape"))
-        if self._escape:
-            text = text.replace(" ", SPACE_MARK)
-        words = split(text, self._pre.steps)
+            text = decode_leniently(to_bytes(text))
+        if self._drop_whitespace:
+            pieces = split_at_whitespace("".join(map(lower, text)) if self._lowercase else text)
+            words = [word for piece in pieces for word in split(piece, self._pre.steps)]
+        else:
+            words = split(text.replace(" ", SPACE_MARK) if self._escape else text, self._pre.steps)
         if self._boundary is not None:
             words = [word for piece in words for word in self._boundary.split(piece) if word]
         ids: list[int] = []

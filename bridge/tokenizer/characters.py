@@ -6,6 +6,7 @@ points assigned since then are listed here; nothing else differs between these v
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import cache
 
@@ -31,6 +32,7 @@ _HAN = (
     (0x2F800, 0x2FA1F),
 )
 
+_WHITE_SPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _REPLACEMENT = "\ufffd"
 
 
@@ -56,9 +58,9 @@ def category(code_point: int) -> str:
     return ""
 
 
-def is_whitespace(char: str) -> bool:
-    """Unicode White_Space, which (unlike `str.isspace`) leaves out the four separators U+001C to U+001F."""
-    return char.isspace() and not "\x1c" <= char <= "\x1f"
+def split_at_whitespace(text: str) -> list[str]:
+    """Runs of characters that are not Unicode White_Space (which leaves out U+001C to U+001F, unlike `str.split`)."""
+    return [run for run in _WHITE_SPACE.split(text) if run]
 
 
 def is_han(code_point: int) -> bool:
@@ -116,8 +118,18 @@ class SpaceView(dict[int, str]):
         return self[code_point]
 
 
+def from_bytes(data: bytes) -> str:
+    """Text of any bytes: those that are not UTF-8 travel as lone surrogates (`surrogateescape`)."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def to_bytes(text: str) -> bytes:
+    """The bytes that `from_bytes` made `text` of."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def has_raw_bytes(text: str) -> bool:
-    """Whether `text` holds surrogates, which here stand for bytes that are not UTF-8 (`surrogateescape`)."""
+    """Whether `text` holds bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

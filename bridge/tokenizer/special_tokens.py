@@ -5,6 +5,7 @@ Files are unreliable about their special tokens, so llama.cpp also recognises th
 
 from __future__ import annotations
 
+from bridge.tokenizer.characters import to_bytes
 from bridge.tokenizer.vocab import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab
 
 # Texts that name a special token when the file does not, in order of preference.
@@ -167,7 +168,7 @@ class SpecialTokenSplitter:
         present = [(special, self._tokens[special]) for special in found]
         if not parse_special:
             present = [item for item in present if item[1] in self._always]
-        return sorted(present, key=lambda item: (-len(item[0].encode()), item[1]))
+        return sorted(present, key=lambda item: (-len(to_bytes(item[0])), item[1]))
 
     def _split_fragment(self, fragment: str, special_text: str, token: int, out: list[str | int]) -> None:
         start, end = 0, len(fragment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.errors import ModelError
-from bridge.tokenizer.characters import has_raw_bytes, lead_length
+from bridge.tokenizer.characters import from_bytes, has_raw_bytes, lead_length, to_bytes
 from bridge.tokenizer.merging import merge_symbols
 from bridge.tokenizer.vocab import Vocab
 from bridge.tokenizer.words import SPACE_MARK, WordCache, space_mark_boundary
@@ -19,7 +19,7 @@ class SpmEncoder:
         self._boundary = space_mark_boundary(vocab.tokens)
 
     def encode(self, text: str, *, after_special: bool) -> list[int]:
-        """Ids of `text`, in which surrogates stand for bytes that are not UTF-8.
+        """Ids of `text`, which may hold raw bytes (`from_bytes`).
 
         `after_special`: nothing or a special token precedes, so the text begins a sentence and may get a space.
         """
@@ -27,7 +27,7 @@ class SpmEncoder:
             text = " " + text
         text = text.replace(" ", SPACE_MARK)
         if has_raw_bytes(text):
-            return self._merge(_symbols_of_bytes(text.encode("utf-8", "surrogateescape")))
+            return self._merge(_symbols_of_bytes(to_bytes(text)))
         ids: list[int] = []
         for word in self._boundary.split(text):
             if word:
@@ -40,7 +40,7 @@ class SpmEncoder:
             if symbol in self._ids:
                 out.append(self._ids[symbol])
             else:
-                out += map(self._byte_token, symbol.encode("utf-8", "surrogateescape"))
+                out += map(self._byte_token, to_bytes(symbol))
         return out
 
     def _priority(self, left: str, right: str) -> float | None:
@@ -50,7 +50,7 @@ class SpmEncoder:
         return 0.0 if self._scores is None else -self._scores[token]
 
     def _byte_token(self, byte: int) -> int:
-        for token in (self._ids.get(f"<0x{byte:02X}>"), self._ids.get(chr(byte)) if byte < 128 else None, self._unk):
+        for token in (self._ids.get(f"<0x{byte:02X}>"), self._ids.get(from_bytes(bytes([byte]))), self._unk):
             if token is not None:
                 return token
         raise ModelError(f"the vocabulary has no token for byte 0x{byte:02X} and no unknown token")
@@ -62,6 +62,6 @@ def _symbols_of_bytes(data: bytes) -> list[str]:
     at = 0
     while at < len(data):
         length = lead_length(data[at])
-        symbols.append(data[at : at + length].decode("utf-8", "surrogateescape"))
+        symbols.append(from_bytes(data[at : at + length]))
         at += length
     return symbols

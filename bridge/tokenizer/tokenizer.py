@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from bridge.errors import InputError, ModelError
+from bridge.tokenizer import bpe, rwkv
+from bridge.tokenizer.characters import from_bytes, to_bytes
 from bridge.tokenizer.special_tokens import SpecialTokenSplitter, resolve_special_tokens
+from bridge.tokenizer.spm import SpmEncoder
+from bridge.tokenizer.unigram import UnigramEncoder
 from bridge.tokenizer.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab, read_vocab
+from bridge.tokenizer.wordpiece import WordPieceEncoder
 from bridge.tokenizer.words import SPACE_MARK
-
-_ENCODERS = {"bpe": "BpeEncoder", "spm": "SpmEncoder", "wordpiece": "WordPieceEncoder", "unigram": "UnigramEncoder"}
 
 
 class Encoder(Protocol):
     def encode(self, text: str, *, after_special: bool) -> list[int]: ...
+
+
+_ENCODERS: dict[str, Callable[[Vocab], Encoder]] = {
+    "bpe": bpe.BpeEncoder,
+    "spm": SpmEncoder,
+    "wordpiece": WordPieceEncoder,
+    "unigram": UnigramEncoder,
+    "rwkv": rwkv.RwkvEncoder,
+}
 
 
 class Tokenizer:
@@ -59,9 +70,8 @@ class Tokenizer:
         """
         vocab, special = self._vocab, self._vocab.special
         if self._encoder is None or self._splitter is None:
-            self._encoder, self._splitter = _make_encoder(vocab), SpecialTokenSplitter(vocab)
-        # Bytes that are not UTF-8 travel as surrogates: families differ in what they make of them.
-        plain = _without_surrogates(text) if isinstance(text, str) else bytes(text).decode("utf-8", "surrogateescape")
+            self._encoder, self._splitter = _ENCODERS[vocab.family.encoder](vocab), SpecialTokenSplitter(vocab)
+        plain = _without_surrogates(text) if isinstance(text, str) else from_bytes(bytes(text))
 
         wordpiece = vocab.family.encoder == "wordpiece"
         ids: list[int] = []
@@ -137,8 +147,10 @@ class Tokenizer:
     def _spell(self, token: int) -> bytes:
         vocab = self._vocab
         text, kind = vocab.tokens[token], vocab.type_of(token)
+        if vocab.family.encoder == "rwkv":
+            return rwkv.unescape(text)
         if kind in (UNKNOWN, CONTROL, USER_DEFINED):
-            return text.encode()
+            return to_bytes(text)
         if kind == BYTE:
             match = re.fullmatch("<0x([0-9A-Fa-f]{2})>", text)
             if match is None:
@@ -147,8 +159,8 @@ class Tokenizer:
         if kind != NORMAL:
             return b""
         if vocab.pre is None or vocab.escape_whitespaces:
-            return text.replace(SPACE_MARK, " ").encode()
-        return _from_byte_alphabet(text)
+            return to_bytes(text.replace(SPACE_MARK, " "))
+        return bpe.spell(text)
 
     def _checked(self, token: int) -> int:
         if not 0 <= token < self.n_vocab:
@@ -162,31 +174,12 @@ class Tokenizer:
         return token
 
 
-def _make_encoder(vocab: Vocab) -> Encoder:
-    name = vocab.family.encoder
-    return getattr(import_module(f"bridge.tokenizer.{name}"), _ENCODERS[name])(vocab)
-
-
 def _without_surrogates(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
         return re.sub("[\ud800-\udfff]", "\ufffd", text)
     return text
-
-
-def _from_byte_alphabet(text: str) -> bytes:
-    """Bytes of a token in the GPT-2 byte alphabet; a character outside it is spelled out as llama.cpp does."""
-    from bridge.tokenizer.bpe import CHAR_TO_BYTE
-
-    try:
-        return bytes(map(CHAR_TO_BYTE.__getitem__, text))
-    except KeyError:
-        spelled = (
-            bytes([CHAR_TO_BYTE[char]]) if char in CHAR_TO_BYTE else f"[UNK_BYTE_0x{char.encode().hex()}{text}]".encode()
-            for char in text
-        )
-        return b"".join(spelled)
 
 
 def _clean(text: bytes) -> bytes:

@@ -7,7 +7,7 @@ import sys
 from array import array
 
 from bridge.errors import ModelError
-from bridge.tokenizer.characters import has_raw_bytes, sequence_length
+from bridge.tokenizer.characters import from_bytes, has_raw_bytes, sequence_length, to_bytes
 from bridge.tokenizer.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab
 from bridge.tokenizer.words import SPACE_MARK
 
@@ -32,7 +32,7 @@ class UnigramEncoder:
         self._normaliser = Normaliser(vocab, {vocab.tokens[token] for token in self._user_defined})
 
     def encode(self, text: str, *, after_special: bool) -> list[int]:
-        """Ids of `text`, in which surrogates stand for bytes that are not UTF-8."""
+        """Ids of `text`, which may hold raw bytes (`from_bytes`)."""
         text = self._normaliser(text)
         n = len(text)
         best = [0.0] + [-sys.float_info.max] * n
@@ -89,15 +89,15 @@ class Normaliser:
         self._prepend = vocab.add_space_prefix
         self._merge_spaces = vocab.remove_extra_whitespaces
         # User-defined tokens pass unchanged. llama.cpp lets the beginnings of one pass too, so all prefixes are kept.
-        self._kept = {text.encode()[:n] for text in user_defined for n in range(1, len(text.encode()) + 1)}
+        self._kept = {to_bytes(text)[:n] for text in user_defined for n in range(1, len(to_bytes(text)) + 1)}
         size = int.from_bytes(vocab.charsmap[:4], "little") // 4
         self._entries = array("I", struct.unpack_from(f"<{size}I", vocab.charsmap, 4)) if vocab.charsmap else array("I")
         self._replacements = vocab.charsmap[4 + 4 * size :]
 
     def __call__(self, text: str) -> str:
-        """Normalised text; surrogates in it, which no token contains, stand for malformed sequences."""
+        """Normalised text; malformed sequences are left in it as raw bytes."""
         if self._entries or self._kept or has_raw_bytes(text):
-            text = self._replace(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+            text = from_bytes(self._replace(to_bytes(text)))
         if self._merge_spaces:
             return "".join(SPACE_MARK + word for word in text.split(" ") if word)
         words = text.lstrip(" ")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.errors import ModelError, UnsupportedError
+from bridge.tokenizer.characters import to_bytes
 from bridge.tokenizer.pretokenizers import PreTokenizer, pre_tokenizer
 
 # Token types of the GGUF specification (`tokenizer.ggml.token_type`).
@@ -24,7 +25,7 @@ MAX_TOKENS = 1 << 22  # the largest vocabularies in use have about 2^18 tokens
 class Family:
     """Defaults of a tokenizer model: default special ids and flags that hold when the file does not say otherwise."""
 
-    encoder: str  # "bpe", "spm", "wordpiece" or "unigram"
+    encoder: str  # the module that encodes: "bpe", "spm", "wordpiece", "unigram" or "rwkv"
     bos: int | None = None
     eos: int | None = None
     unk: int | None = None
@@ -42,8 +43,10 @@ FAMILIES = {
     "llama": Family("spm", bos=1, eos=2, unk=0, add_bos=True, add_space_prefix=True),
     "gpt2": Family("bpe", bos=11, eos=11),
     "gemma4": Family("bpe"),
+    "whitespace": Family("bpe", bos=11, eos=11),
     "bert": Family("wordpiece", bos=101, unk=100, sep=102, pad=0, mask=103, add_bos=True, add_sep=True, clean_spaces=True),
     "t5": Family("unigram", eos=1, unk=2, pad=0, add_eos=True),
+    "rwkv": Family("rwkv"),
 }
 
 # Attribute -> keys that may hold it, the last one present wins.
@@ -170,17 +173,17 @@ def _read_tokens(metadata: Mapping[str, Any]) -> list[str]:
         raise ModelError(f"the file has no {KEY}tokens")
     if len(tokens) > MAX_TOKENS:
         raise ModelError(f"the vocabulary has {len(tokens)} tokens, at most {MAX_TOKENS} are allowed")
-    tokens = [text or f"[EMPTY_{token}]" for token, text in enumerate(tokens)] if "" in tokens else list(tokens)
+    tokens = list(tokens)
     try:
-        "".join(tokens).encode()
+        to_bytes("".join(tokens))
     except (TypeError, UnicodeEncodeError):
-        bad = next(token for token, text in enumerate(tokens) if not _is_unicode(text))
-        raise ModelError(f"the text of token {bad} of {len(tokens)} is not valid UTF-8") from None
-    return tokens
+        bad = next(token for token, text in enumerate(tokens) if not _is_text(text))
+        raise ModelError(f"token {bad} of {len(tokens)} is not a string of bytes") from None
+    return [text or f"[EMPTY_{token}]" for token, text in enumerate(tokens)] if "" in tokens else tokens
 
 
-def _is_unicode(text: object) -> bool:
-    return isinstance(text, str) and not any("\ud800" <= char <= "\udfff" for char in text)
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not any("\ud800" <= char < "\udc80" or "\udcff" < char <= "\udfff" for char in value)
 
 
 def _is_array(value: object) -> bool:
@@ -210,7 +213,7 @@ def _read_merges(metadata: Mapping[str, Any]) -> Sequence[str]:
     merges = metadata.get(KEY + "merges")
     if merges is None and metadata.get(KEY + "pre") == "kimi-k2":
         return ()
-    if not _is_array(merges) or not all(isinstance(merge, str) for merge in merges):
+    if not _is_array(merges) or (len(merges) and not isinstance(merges[0], str)):
         raise ModelError(f"the file has no {KEY}merges (an array of strings), which a byte pair vocabulary needs")
     return merges
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 from bridge.errors import ModelError
-from bridge.tokenizer.characters import category, decode_leniently, has_raw_bytes, lower, without_accent
+from bridge.tokenizer.characters import (
+    category,
+    decode_leniently,
+    has_raw_bytes,
+    lower,
+    split_at_whitespace,
+    to_bytes,
+    without_accent,
+)
 from bridge.tokenizer.vocab import Vocab
 from bridge.tokenizer.words import SPACE_MARK, WordCache
-
-_WHITE_SPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
 # Ideographs that are words of their own. Extension E starts 256 too late, as in Hugging Face's tokenizers.
 _IDEOGRAPHS = (
@@ -33,13 +37,12 @@ class WordPieceEncoder:
         self._words = WordCache(self._encode_chunk)
 
     def encode(self, text: str, *, after_special: bool) -> list[int]:
-        """Ids of `text`, in which surrogates stand for bytes that are not UTF-8."""
+        """Ids of `text`, which may hold raw bytes (`from_bytes`)."""
         if has_raw_bytes(text):
-            text = decode_leniently(text.encode("utf-8", "surrogateescape"))
+            text = decode_leniently(to_bytes(text))
         ids: list[int] = []
-        for chunk in _WHITE_SPACE.split(text):
-            if chunk:
-                ids += self._words[chunk]
+        for chunk in split_at_whitespace(text):
+            ids += self._words[chunk]
         return ids
 
     def _encode_chunk(self, chunk: str) -> list[int]:
