@@ -41,6 +41,7 @@ class GpuSession:
         self._placement = place_weights(plan, device.limits)
         builder = CallBuilder(plan, self._placement, tuning, kv_type=kv_type,
                               max_workgroups=device.limits.max_compute_workgroups_per_dimension)
+        self._n_token_ids = min((s.weights[0].shape[0] for s in plan.steps if s.kernel == "embed"), default=plan.n_vocab)
         self._calls = [call for step in plan.steps for call in builder.calls(step)]
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
@@ -100,6 +101,9 @@ class GpuSession:
         if not 0 < n <= self.n_ubatch or m > self.max_outputs:
             raise InputError(f"a batch has {n} tokens and {m} output rows; this session takes 1 to {self.n_ubatch} tokens "
                              f"and at most {self.max_outputs} output rows")
+        if not 0 <= min(tokens) <= max(tokens) < self._n_token_ids:
+            wrong = next(token for token in tokens if not 0 <= token < self._n_token_ids)
+            raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._n_token_ids - 1}")
         if start < 0 or start + n > self.n_ctx:
             raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
         program = self._program(_bucket(n, self.n_ubatch), _bucket(m, self.max_outputs))

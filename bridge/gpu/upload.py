@@ -18,10 +18,12 @@ Write = Callable[[Segment, int, Any], None]
 
 
 def ranges_of(segments: Sequence[Segment]) -> list[tuple[int, int, int]]:
-    """(first byte, end byte, number of segments) of each stream to read; the segments are sorted and do not overlap."""
+    """(first byte, end byte, number of segments) of each stream to read; segments are sorted and may not overlap."""
     ranges: list[tuple[int, int, int]] = []
     for segment in segments:
         end = segment.offset + segment.length
+        if ranges and segment.offset < ranges[-1][1]:
+            raise ValueError(f"segment {segment.name} begins at byte {segment.offset}, before the last one ended")
         if ranges and segment.offset - ranges[-1][1] <= MAX_GAP:
             start, _, count = ranges.pop()
             ranges.append((start, end, count + 1))

@@ -1,0 +1,191 @@
+"""Every operation of the plan on the device against the numpy reference."""
+
+import numpy as np
+import pytest
+
+from bridge.errors import UnsupportedError
+from bridge.graph import RopeTable
+from tests.gpu.harness import OneOperation, assert_close, run
+
+RNG = np.random.default_rng(7)
+
+
+def rows(n, width):
+    return RNG.standard_normal((n, width)).astype(np.float32)
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 3, 8])
+def test_rows_of_any_batch_size(device, tuning, n_tokens):
+    op = OneOperation(rows(8, 32))
+    op.tensors.add_normal("w.weight", 50, 32)
+    graph = op.finish(op.builder.matmul(op.x(), "w", 50))
+    got, expected = run(device, graph, op.tensors, [(list(range(n_tokens)), 0)], tuning=tuning)
+    assert_close(got, expected)
+
+
+# Widths that are no multiple of a group of 8 or 16, nor even of 4.
+@pytest.mark.parametrize("n_in", [2, 6, 24, 34, 80, 96, 126])
+@pytest.mark.parametrize("type_name", ["F32", "F16", "BF16"])
+def test_matmul_of_any_even_width(device, tuning, type_name, n_in):
+    op = OneOperation(rows(5, n_in))
+    op.tensors.add_normal("w.weight", 37, n_in, type_name=type_name)
+    graph = op.finish(op.builder.matmul(op.x(), "w", 37))
+    got, expected = run(device, graph, op.tensors, [([4, 0, 2], 0)], tuning=tuning)
+    assert_close(got, expected)
+
+
+@pytest.mark.parametrize("type_name", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("residual", [False, True])
+def test_matmul_with_bias_and_residual(device, tuning, residual, type_name):
+    op = OneOperation(rows(4, 48))
+    op.tensors.add_normal("w.weight", 48, 48)
+    op.tensors.add_normal("w.bias", 48, type_name=type_name)
+    x = op.x()
+    product = op.builder.matmul(x, "w", 48)
+    graph = op.finish(op.builder.add(product, x) if residual else product)
+    got, expected = run(device, graph, op.tensors, [([0, 1, 2, 3], 0)], tuning=tuning)
+    assert_close(got, expected)
+
+
+@pytest.mark.parametrize("width, group", [(64, 64), (66, 66), (2304, 2304), (96, 24), (128, 16)])
+def test_rms_norm(device, tuning, width, group):
+    op = OneOperation(rows(3, width) * 30)
+    op.tensors.add_normal("norm.weight", group)
+    graph = op.finish(op.builder.rms_norm(op.x(), "norm", 1e-6, group))
+    got, expected = run(device, graph, op.tensors, [([0, 1, 2], 0)], tuning=tuning)
+    assert_close(got, expected)
+
+
+@pytest.mark.parametrize("style", ["norm", "neox"])
+@pytest.mark.parametrize("head_dim, n_rot", [(16, 16), (24, 24), (80, 32), (10, 6)])
+def test_rope(device, style, head_dim, n_rot):
+    op = OneOperation(rows(4, 3 * head_dim))
+    table = op.builder.rope_table("main", RopeTable(n_rot, 10000.0))
+    graph = op.finish(op.builder.rope(op.x(), table, head_dim, style))
+    got, expected = run(device, graph, op.tensors, [([0, 1, 2, 3], 41)])
+    assert_close(got, expected)
+
+
+def test_rope_tables_and_factors_of_their_own(device):
+    op = OneOperation(rows(4, 32))
+    op.tensors.add_floats("factors", np.linspace(1, 8, 8))
+    first = op.builder.rope_table("local", RopeTable(16, 1e4))
+    second = op.builder.rope_table("global", RopeTable(16, 1e6, factors_tensor="factors"))
+    x = op.x()
+    graph = op.finish(op.builder.add(op.builder.rope(x, first, 16, "neox"), op.builder.rope(x, second, 16, "norm")))
+    got, expected = run(device, graph, op.tensors, [([3, 2, 1], 17)])
+    assert_close(got, expected)
+
+
+def attention_graph(op, n_head, n_head_kv, head_dim, head_dim_v, **attrs):
+    x = op.x()
+    for name, width in (("q", n_head * head_dim), ("k", n_head_kv * head_dim), ("v", n_head_kv * head_dim_v)):
+        op.tensors.add_normal(f"{name}.weight", width, op.width)
+    q, k, v = (op.builder.matmul(x, name, op.tensors.infos[f"{name}.weight"].shape[0]) for name in "qkv")
+    attrs = {"scale": head_dim**-0.5 / 4} | attrs
+    return op.finish(op.builder.attention(q, k, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim,
+                                          head_dim_v=head_dim_v, **attrs))
+
+
+@pytest.mark.parametrize("kv_type, tolerance", [("f32", 1e-5), ("f16", 3e-3)])
+@pytest.mark.parametrize("attrs", [{}, {"softcap": 2.0}, {"window": 5}, {"window": 3, "softcap": 1.5}])
+def test_attention_over_several_batches(device, tuning, attrs, kv_type, tolerance):
+    op = OneOperation(rows(16, 12))
+    graph = attention_graph(op, 6, 2, 16, 16, **attrs)
+    batches = [([1, 2, 3, 4, 5, 6, 7], 0), ([8, 9], 7), ([10], 9), ([11, 12, 13, 14, 15], 10)]
+    got, expected = run(device, graph, op.tensors, batches, tuning=tuning, kv_type=kv_type)
+    assert_close(got, expected, tolerance)
+
+
+@pytest.mark.parametrize("n_head, n_head_kv, head_dim, head_dim_v", [(1, 1, 2, 2), (4, 4, 24, 24), (2, 1, 80, 80),
+                                                                     (3, 1, 96, 96), (4, 2, 10, 6), (2, 2, 256, 256)])
+def test_attention_heads(device, tuning, n_head, n_head_kv, head_dim, head_dim_v):
+    op = OneOperation(rows(8, 8))
+    graph = attention_graph(op, n_head, n_head_kv, head_dim, head_dim_v)
+    got, expected = run(device, graph, op.tensors, [([0, 1, 2], 0), ([3, 4, 5, 6, 7], 3)], tuning=tuning)
+    assert_close(got, expected)
+
+
+def test_attention_over_more_positions_than_a_chunk(device, tuning):
+    op = OneOperation(rows(32, 8))
+    graph = attention_graph(op, 2, 1, 8, 8, scale=2.0)  # sharp: late positions raise the running maximum
+    n = tuning.attention_chunk + 70
+    tokens = RNG.integers(0, 32, n).tolist()
+    batches = [(tokens[i:i + 8], i) for i in range(0, n, 8)]
+    got, expected = run(device, graph, op.tensors, batches, tuning=tuning, n_ctx=512)
+    assert_close(got, expected)
+
+
+def test_a_position_may_be_written_again(device):
+    op = OneOperation(rows(16, 12))
+    graph = attention_graph(op, 2, 2, 8, 8)
+    got, expected = run(device, graph, op.tensors, [([1, 2, 3, 4], 0), ([5, 6], 2)])
+    assert_close(got, expected)
+
+
+@pytest.mark.parametrize("act", ["silu", "gelu"])
+def test_glu_up_to_extreme_values(device, act):
+    x = np.concatenate([rows(2, 30), [[-1e30, -2000, -100, -88, -10, 0, 10, 88, 100, 2000] * 3]]).astype(np.float32)
+    op = OneOperation(x)
+    op.tensors.add_floats("up.weight", np.eye(30))
+    node = op.x()
+    graph = op.finish(op.builder.glu(node, op.builder.matmul(node, "up", 30), act))
+    # -1e30 * act(-1e30) overflows in the reference too, unless act is 0 there; keep finite rows apart.
+    got, expected = run(device, graph, op.tensors, [([0, 1], 0)])
+    assert_close(got, expected)
+    got, expected = run(device, graph, op.tensors, [([2], 0)])
+    finite = np.isfinite(expected) & (np.abs(x[2]) < 1e20)
+    assert finite.sum() == 27 and np.isfinite(got).all()
+    assert_close(got[:, finite[0]], expected[:, finite[0]])
+
+
+def test_add_scale_and_softcap(device):
+    op = OneOperation(np.concatenate([rows(2, 34) * 20, [[1e30, -1e30] * 17]]).astype(np.float32))
+    x = op.x()
+    graph = op.finish(op.builder.softcap(op.builder.scale(op.builder.add(x, x), 0.75), 30.0))
+    got, expected = run(device, graph, op.tensors, [([0, 1, 2], 0)])
+    assert_close(got, expected)
+
+
+def test_embed_scales(device):
+    op = OneOperation(rows(9, 50))
+    graph = op.finish(op.builder.embed("x", 9, 50, scale=7.5))
+    got, expected = run(device, graph, op.tensors, [([8, 0, 3, 3], 0)])
+    assert_close(got, expected, 1e-7)
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("type_name", ["F16", "Q8_0"])
+def test_mixture_of_experts(device, tuning, type_name, normalise):
+    op = OneOperation(rows(6, 64))
+    op.tensors.add_normal("router.weight", 7, 64)
+    for name, n_out, n_in in (("up", 96, 64), ("down", 64, 96)):
+        if type_name == "F16":
+            op.tensors.add_normal(f"{name}.weight", 7, n_out, n_in, type_name="F16")
+        else:
+            op.tensors.add_blocks(f"{name}.weight", type_name, 7, n_out, n_in)
+    b, x = op.builder, op.x()
+    route = b.route(b.matmul(x, "router", 7), 3, normalise=normalise)
+    up = b.matmul_experts(x, route, "up", 96)
+    down = b.matmul_experts(up, route, "down", 64, per_expert=True)
+    graph = op.finish(b.combine_experts(down, route))
+    got, expected = run(device, graph, op.tensors, [([0, 1, 2, 3, 4, 5], 0)], tuning=tuning)
+    assert_close(got, expected)
+
+
+def test_route_prefers_the_lower_id_among_equals(device):
+    op = OneOperation(np.array([[1, 3, 3, 2, 3, 0], [5, 5, 5, 5, 5, 5]], np.float32))
+    graph = op.finish(op.builder.route(op.x(), 4, normalise=True))
+    got, expected = run(device, graph, op.tensors, [([0, 1], 0)])
+    assert got[:, :4].tolist() == [[1, 2, 4, 3], [0, 1, 2, 3]]
+    assert_close(got, expected)
+
+
+def test_what_no_kernel_takes_is_refused_by_name(device):
+    op = OneOperation(rows(2, 9))
+    with pytest.raises(UnsupportedError, match="tensor x has rows of 9 elements; .* even number"):
+        run(device, op.finish(op.x()), op.tensors, [([0], 0)])
+    op = OneOperation(rows(2, 64))
+    op.tensors.add("w.weight", bytes(64 * 64), (64, 64), "I8")
+    with pytest.raises(UnsupportedError, match="tensor w.weight has the type I8, which the WebGPU backend cannot decode"):
+        run(device, op.finish(op.builder.matmul(op.x(), "w", 64)), op.tensors, [([0], 0)])
