@@ -24,7 +24,7 @@ from bridge.quants.types import quant_type, row_nbytes
 
 from .errors import GGUFError, GGUFLimitExceeded, GGUFTruncated, GGUFUnsupported
 from .limits import DEFAULT_LIMITS, GGUFLimits
-from .strings import U64, StringArray, read_strings
+from .strings import U64, StringArray, StringRun
 from .tensors import TensorInfo, check_placement
 
 MAGIC = b"GGUF"
@@ -139,6 +139,7 @@ class HeaderParser:
         self._version = self._n_tensors = self._n_metadata = 0
         self._values: dict[str, Any] = {}
         self._types: dict[str, str] = {}
+        self._string_run: StringRun | None = None
         self._entries: dict[str, tuple] = {}  # name -> (type, shape, offset in the data section, nbytes)
 
     def parse(self, prefix: bytes) -> GGUFHeader:
@@ -215,10 +216,7 @@ class HeaderParser:
         label = f"the array {key!r} ({count} × {TYPE_NAMES[kind]})"
         if kind == STRING:
             cursor.require(8 * count, label)
-            strings, cursor.position = read_strings(
-                cursor.data, cursor.position, count, self._limits.max_string_bytes, f"the array {key!r}"
-            )
-            value = StringArray(strings)
+            value = self._parse_strings(cursor, count, key)
         elif kind == BOOL:
             value = _bools(cursor.take(count, label), key)
         else:
@@ -228,6 +226,16 @@ class HeaderParser:
             if sys.byteorder == "big":
                 value.byteswap()
         return value, f"array of {TYPE_NAMES[kind]}"
+
+    def _parse_strings(self, cursor: _Cursor, count: int, key: str) -> StringArray:
+        run = self._string_run
+        if run is None:  # else this array was begun on a shorter prefix
+            run = StringRun(cursor.position, count, self._limits.max_string_bytes, f"the array {key!r}")
+            self._string_run = run
+        run.read(cursor.data)
+        self._string_run = None
+        cursor.position = run.position
+        return StringArray(run.strings)
 
     def _parse_tensor(self, cursor: _Cursor) -> None:
         index = len(self._entries)

@@ -65,63 +65,71 @@ class StringArray(Sequence):
         return f"<StringArray of {len(self)}>"
 
 
-def read_strings(data: bytes, start: int, count: int, max_bytes: int, label: str) -> tuple[list[bytes], int]:
-    """The ``count`` length-prefixed strings stored at ``start``, and the position behind them.
+class StringRun:
+    """Reads ``count`` length-prefixed strings from ``position`` on, as far as the bytes given reach.
 
-    Raises GGUFTruncated where ``data`` ends first and GGUFLimitExceeded for a string above ``max_bytes``; ``label``
-    names the array in those messages.
+    ``read(data)`` is called again with a longer prefix after a GGUFTruncated and goes on where it stopped; then
+    ``strings`` holds all of them and ``position`` is behind the last. ``label`` names the array in messages.
     """
-    strings: list[bytes] = []
-    position, stride = start, _STRIDE
-    while len(strings) < count:
-        cut, position, all_checked = _cut_window(data, position, count - len(strings))
-        strings += cut
-        if cut and all_checked:
-            stride = _STRIDE
-            continue
-        position = _walk(data, position, strings, min(count, len(strings) + stride), count, max_bytes, label)
-        stride *= 2
-    return strings, position
 
+    def __init__(self, position: int, count: int, max_bytes: int, label: str):
+        self.position = position
+        self.strings: list[bytes] = []
+        self._count, self._max_bytes, self._label = count, max_bytes, label
 
-def _cut_window(data: bytes, position: int, count: int) -> tuple[list[bytes], int, bool]:
-    """Up to ``count`` strings cut out of one window, the position behind them, and whether every cut checked out."""
-    # pieces[0] is the low byte of the first length, every further piece a string and the low byte of the next length.
-    pieces = data[position : position + _WINDOW].split(_SEPARATOR, count + 1)
-    available = len(pieces) - 2  # the last piece ends where the window does, not where a string does
-    if available < 1 or len(pieces[0]) != 1:
-        return [], position, False
-    if b"" in pieces:
-        available = min(available, pieces.index(b"") - 1)
-    sizes = list(map(len, pieces[1 : available + 1]))
-    expected = list(map((1).__add__, map(_last, pieces[:available])))
-    good = available
-    if sizes != expected:
-        good = next(i for i, (size, wanted) in enumerate(zip(sizes, expected)) if size != wanted)
-    strings = [piece[:-1] for piece in pieces[1 : good + 1]]
-    return strings, position + 7 * good + sum(sizes[:good]), good == len(pieces) - 2
+    def read(self, data: bytes) -> None:
+        """Raises GGUFTruncated where ``data`` ends first, GGUFLimitExceeded for a string above the limit."""
+        stride = _STRIDE
+        while len(self.strings) < self._count:
+            all_checked = self._cut_window(data)
+            if all_checked:
+                stride = _STRIDE
+            else:
+                self._walk(data, min(self._count, len(self.strings) + stride))
+                stride *= 2
 
+    def _cut_window(self, data: bytes) -> bool:
+        """Take the strings of one window that can be cut; true if there were some and every cut checked out."""
+        # pieces[0] is the low byte of the first length, every further piece a string and the low byte of the next length.
+        window = data[self.position : self.position + _WINDOW]
+        pieces = window.split(_SEPARATOR, self._count - len(self.strings) + 1)
+        available = len(pieces) - 2  # the last piece ends where the window does, not where a string does
+        if available < 1 or len(pieces[0]) != 1:
+            return False
+        if b"" in pieces:
+            available = min(available, pieces.index(b"") - 1)
+        sizes = list(map(len, pieces[1 : available + 1]))
+        expected = list(map((1).__add__, map(_last, pieces[:available])))
+        good = available
+        if sizes != expected:
+            good = next(i for i, (size, wanted) in enumerate(zip(sizes, expected)) if size != wanted)
+        self.strings += [piece[:-1] for piece in pieces[1 : good + 1]]
+        self.position += 7 * good + sum(sizes[:good])
+        return good == len(pieces) - 2
 
-def _walk(data: bytes, position: int, strings: list[bytes], upto: int, count: int, max_bytes: int, label: str) -> int:
-    """Append strings read one by one until there are ``upto``; gives the position behind the last."""
-    size = len(data)
-    while len(strings) < upto:
-        if position + 8 > size:
-            raise _truncated(label, len(strings), count, position + 8 * (count - len(strings)))
-        (length,) = U64.unpack_from(data, position)
-        if length > max_bytes:
-            raise GGUFLimitExceeded(
-                f"string {len(strings)} of {label} claims {length} bytes; the limit is {max_bytes} (max_string_bytes)"
-            )
-        position += 8 + length
-        if position > size:
-            raise _truncated(label, len(strings), count, position + 8 * (count - len(strings) - 1))
-        strings.append(data[position - length : position])
-    return position
+    def _walk(self, data: bytes, upto: int) -> None:
+        """Read strings one by one until there are ``upto``."""
+        strings, position, size = self.strings, self.position, len(data)
+        while len(strings) < upto:
+            start = position + 8
+            if start > size:
+                raise self._truncated(start)
+            (length,) = U64.unpack_from(data, position)
+            if length > self._max_bytes:
+                raise GGUFLimitExceeded(
+                    f"string {len(strings)} of {self._label} claims {length} bytes; "
+                    f"the limit is {self._max_bytes} (max_string_bytes)"
+                )
+            if start + length > size:
+                raise self._truncated(start + length)
+            position = start + length
+            strings.append(data[start:position])
+            self.position = position
 
-
-def _truncated(label: str, done: int, count: int, needed: int) -> GGUFTruncated:
-    return GGUFTruncated(f"{label} ends after {done} of its {count} strings", needed)
+    def _truncated(self, end: int) -> GGUFTruncated:
+        """The string being read ends at ``end`` or later; each one after it takes at least its length's 8 bytes."""
+        done = len(self.strings)
+        return GGUFTruncated(f"{self._label} ends after {done} of its {self._count} strings", end + 8 * (self._count - done - 1))
 
 
 def _decode_all(raw: list[bytes]) -> list[str]:

@@ -1,0 +1,185 @@
+"""Headers that are wrong in one way each: one GGUFError with a stable code, no other exception, bounded memory."""
+
+import random
+import struct
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from bridge.errors import BridgeError, FormatError, UnsupportedError
+from bridge.gguf import DEFAULT_LIMITS, BytesSource, GGUFError, open_gguf
+from tests.gguf.forge import array, entry, gguf, small_model, string, tensor, u32, u64, value
+
+A_TENSOR = tensor("t", [4], 0, 0)
+
+
+def with_entry(key, raw):
+    return gguf([entry(key, raw)])
+
+
+# name -> (file, code, fragment of the message)
+HOSTILE = {
+    "empty file": (b"", "TRUNCATED_GGUF", "the file ends inside its header"),
+    "only the magic": (b"GGUF", "TRUNCATED_GGUF", "needs 8 bytes from the start of the file, there are 4"),
+    "another format": (b"\x89PNG\r\n\x1a\n" * 8, "INVALID_GGUF", "not a GGUF file: it starts with bytes 89 50 4e 47"),
+    "half a wrong magic": (b"GX", "INVALID_GGUF", "not a GGUF file: it starts with bytes 47 58"),
+    "an HTML page": (b"<!doctype html><title>404</title>", "INVALID_GGUF", "not a GGUF file"),
+    "version 1": (gguf(version=1), "UNSUPPORTED_GGUF", "GGUF version 1 is not supported; versions 2 and 3 are"),
+    "version 0": (gguf(version=0), "UNSUPPORTED_GGUF", "version 0"),
+    "version 4": (gguf(version=4), "UNSUPPORTED_GGUF", "version 4"),
+    "big-endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "UNSUPPORTED_GGUF", "a big-endian GGUF file (version 3)"),
+    "tensor count 2^64-1": (gguf(n_tensors=2**64 - 1), "GGUF_LIMIT_EXCEEDED", "18446744073709551615 tensors; the limit is 65536"),
+    "metadata count 2^63": (gguf(n_entries=2**63), "GGUF_LIMIT_EXCEEDED", "9223372036854775808 metadata entries"),
+    "more entries than bytes": (gguf(n_entries=60_000), "TRUNCATED_GGUF", "metadata (60000 entries)"),
+    "more tensors than bytes": (gguf(n_tensors=60_000), "TRUNCATED_GGUF", "tensor table (60000 tensors)"),
+    "key of 2^62 bytes": (gguf([string("k", length=2**62)]), "GGUF_LIMIT_EXCEEDED", "claims 4611686018427387904 bytes; the limit is 65535"),
+    "key past the end": (gguf([string("k", length=60_000)]), "TRUNCATED_GGUF", "key of metadata entry 0"),
+    "empty key": (with_entry("", value("u8", 1)), "INVALID_GGUF", "the key of metadata entry 0 is empty"),
+    "key that is not UTF-8": (with_entry(b"k\xff", value("u8", 1)), "INVALID_GGUF", "not UTF-8: byte 1 of its 2 is 0xff"),
+    "key twice": (gguf([entry("k", value("u8", 1)), entry("k", value("u8", 1))]), "INVALID_GGUF", "metadata key 'k' appears twice"),
+    "unknown value type": (with_entry("k", u32(13)), "INVALID_GGUF", "'k' has unknown value type 13"),
+    "value type 2^32-1": (with_entry("k", u32(2**32 - 1)), "INVALID_GGUF", "unknown value type 4294967295"),
+    "string of 2^64-1 bytes": (with_entry("k", u32(8) + u64(2**64 - 1)), "GGUF_LIMIT_EXCEEDED", "value of 'k' claims 18446744073709551615"),
+    "string past the end": (with_entry("k", u32(8) + u64(1000)), "TRUNCATED_GGUF", "value of 'k'"),
+    "string that is not UTF-8": (with_entry("k", value("string", b"\x80")), "INVALID_GGUF", "value of 'k' is not UTF-8"),
+    "bool of 2": (with_entry("k", u32(7) + b"\2"), "INVALID_GGUF", "'k' holds a bool of value 2; allowed are 0 and 1"),
+    "bool of 255 in an array": (with_entry("k", array("bool", [0, 255])), "INVALID_GGUF", "a bool of value 255"),
+    "array of unknown type": (with_entry("k", u32(9) + u32(77) + u64(0)), "INVALID_GGUF", "array of unknown value type 77"),
+    "array of arrays": (with_entry("k", u32(9) + u32(9) + u64(1)), "UNSUPPORTED_GGUF", "'k' is an array of arrays"),
+    "array of 2^61 u64": (with_entry("k", u32(9) + u32(10) + u64(2**61)), "GGUF_LIMIT_EXCEEDED", "2305843009213693952 array elements"),
+    "array past the end": (with_entry("k", u32(9) + u32(10) + u64(1000)), "TRUNCATED_GGUF", "the array 'k' (1000 × u64)"),
+    "strings past the end": (with_entry("k", array("string", ["a"], count=4_000_000)), "TRUNCATED_GGUF", "4000000 × string"),
+    "one string too few": (with_entry("k", array("string", ["a"] * 9, count=10) + u64(200)), "TRUNCATED_GGUF", "ends after 9 of its 10 strings"),
+    "string in an array of 2^63": (
+        with_entry("k", array("string", ["a"], count=2) + u64(2**63)), "GGUF_LIMIT_EXCEEDED", "string 1 of the array 'k' claims 9223372036854775808"),
+    "alignment 0": (with_entry("general.alignment", value("u32", 0)), "INVALID_GGUF", "general.alignment is 0"),
+    "alignment 3": (with_entry("general.alignment", value("u32", 3)), "INVALID_GGUF", "must be a power of two from 1 to 1048576"),
+    "alignment 2^31": (with_entry("general.alignment", value("u32", 2**31)), "INVALID_GGUF", "general.alignment is 2147483648"),
+    "alignment as a string": (with_entry("general.alignment", value("string", "32")), "INVALID_GGUF", "is a string; it must be a u32"),
+    "alignment as u64": (with_entry("general.alignment", value("u64", 32)), "INVALID_GGUF", "is a u64; it must be a u32"),
+    "tensor name of 2^40 bytes": (gguf([], [string("t", length=2**40)]), "GGUF_LIMIT_EXCEEDED", "the limit is 255 (max_tensor_name_bytes)"),
+    "empty tensor name": (gguf([], [tensor("", [4], 0, 0)], bytes(16)), "INVALID_GGUF", "the name of tensor 0 is empty"),
+    "tensor name that is not UTF-8": (gguf([], [tensor(b"\xff", [4], 0, 0)], bytes(16)), "INVALID_GGUF", "name of tensor 0 is not UTF-8"),
+    "tensor twice": (gguf([], [A_TENSOR, tensor("t", [4], 0, 32)], bytes(64)), "INVALID_GGUF", "tensor 't' appears twice"),
+    "no dimensions": (gguf([], [tensor("t", [], 0, 0)], bytes(64)), "INVALID_GGUF", "'t' has 0 dimensions; allowed are 1 to 4"),
+    "five dimensions": (gguf([], [tensor("t", [1] * 5, 0, 0)], bytes(64)), "INVALID_GGUF", "'t' has 5 dimensions"),
+    "2^32-1 dimensions": (gguf([], [tensor("t", [4], 0, 0, n_dims=2**32 - 1)], bytes(64)), "INVALID_GGUF", "4294967295 dimensions"),
+    "a dimension of 0": (gguf([], [tensor("t", [4, 0], 0, 0)], bytes(64)), "INVALID_GGUF", "'t' has shape [0, 4]"),
+    "a dimension of 2^64-1": (gguf([], [tensor("t", [2**64 - 1], 24, 0)], bytes(64)), "INVALID_GGUF", "shape [18446744073709551615]"),
+    "dimensions whose product wraps": (gguf([], [tensor("t", [2**32, 2**32], 24, 0)], bytes(64)), "INVALID_GGUF", "'t' has shape"),
+    "wraps to a small size": (gguf([], [tensor("t", [2**62, 4], 0, 0)], bytes(64)), "INVALID_GGUF", "product below 2^63"),
+    "unknown tensor type": (gguf([], [tensor("t", [4], 99, 0)], bytes(64)), "UNSUPPORTED_GGUF", "tensor 't': unknown tensor type id 99"),
+    "removed tensor type": (gguf([], [tensor("t", [32], 31, 0)], bytes(64)), "UNSUPPORTED_GGUF", "'t': tensor type Q4_0_4_4 (id 31) was removed"),
+    "row of part of a block": (
+        gguf([], [tensor("t", [100], 12, 0)], bytes(64)), "INVALID_GGUF", "'t' has rows of 100 elements, not a multiple of the 256 in a Q4_K block"),
+    "offset off the alignment": (
+        gguf([], [tensor("t", [4], 0, 8)], bytes(64)), "INVALID_GGUF", "'t' starts at data offset 8, not a multiple of the alignment 32"),
+    "tensor past the end": (gguf([], [tensor("t", [64], 0, 0)], bytes(64)), "INVALID_GGUF", "tensor 't': bytes 64-319 are past the end of a 128-byte file"),
+    "offset past the end": (gguf([], [tensor("t", [4], 0, 2**40)], bytes(64)), "INVALID_GGUF", "past the end of a 128-byte file"),
+    "offset near 2^64": (gguf([], [tensor("t", [4], 0, 2**64 - 32)], bytes(64)), "INVALID_GGUF", "past the end of a 128-byte file"),
+    "tensors overlap": (
+        gguf([], [tensor("a", [16], 0, 0), tensor("b", [4], 0, 32)], bytes(64)), "INVALID_GGUF", "'a' and 'b' overlap: the first ends at byte 160"),
+    "the same bytes twice": (gguf([], [A_TENSOR, tensor("u", [4], 0, 0)], bytes(64)), "INVALID_GGUF", "overlap"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile(name):
+    file, code, fragment = HOSTILE[name]
+    tracemalloc.start()
+    try:
+        with pytest.raises(GGUFError) as raised:
+            open_gguf(file)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    error = raised.value
+    assert error.code == code and fragment in str(error), f"{error.code}: {error}"
+    assert error.needs_more_bytes == (code == "TRUNCATED_GGUF")
+    assert isinstance(error, FormatError) and isinstance(error, UnsupportedError) == (code == "UNSUPPORTED_GGUF")
+    assert peak < 200_000
+
+
+def test_refused_at_once_although_the_file_is_long():
+    """A wrong file costs its first bytes, not the whole growing prefix; so does a count that can never fit."""
+    for bad in (b"\x7fELF" + bytes(1 << 22), gguf(n_entries=2**63) + bytes(1 << 22), gguf([entry("k", u32(55))]) + bytes(1 << 22)):
+        source = BytesSource(bad)
+        with pytest.raises(GGUFError):
+            open_gguf(source)
+        assert source.reads == 1 and source.bytes_read <= 256 * 1024
+
+
+def test_every_limit_can_be_lowered():
+    limits = {
+        "max_header_bytes": (100, "max_header_bytes"),
+        "max_metadata_entries": (10, "max_metadata_entries"),
+        "max_key_bytes": (15, "max_key_bytes"),
+        "max_string_bytes": (5, "max_string_bytes"),
+        "max_array_length": (2, "max_array_length"),
+        "max_tensors": (1, "max_tensors"),
+        "max_tensor_name_bytes": (7, "max_tensor_name_bytes"),
+        "max_dimensions": (1, "allowed are 1 to 1"),
+    }
+    for name, (limit, fragment) in limits.items():
+        with pytest.raises(GGUFError) as raised:
+            open_gguf(small_model(), limits=replace(DEFAULT_LIMITS, **{name: limit}))
+        assert fragment in str(raised.value) and str(limit) in str(raised.value), name
+    aligned = gguf([entry("general.alignment", value("u32", 64))])
+    with pytest.raises(GGUFError, match="a power of two from 1 to 32"):
+        open_gguf(aligned, limits=replace(DEFAULT_LIMITS, max_alignment=32))
+
+
+def mutations(seed, rounds):
+    """Truncations, flipped bits, overwritten and swapped stretches of a good file, and plain noise."""
+    rng = random.Random(seed)
+    good = small_model()
+    interesting = [0, 1, 0x7F, 0x80, 0xFF]
+    for i in range(rounds):
+        file = bytearray(good)
+        kind = i % 5
+        if kind == 0:
+            file = file[: rng.randrange(len(file))]
+        elif kind == 1:
+            for _ in range(rng.randint(1, 4)):
+                file[rng.randrange(len(file))] ^= 1 << rng.randrange(8)
+        elif kind == 2:
+            at = rng.randrange(4, len(file) - 8)
+            file[at : at + 8] = bytes(rng.choice(interesting) for _ in range(8))
+        elif kind == 3:
+            a, b, n = rng.randrange(len(file)), rng.randrange(len(file)), rng.randrange(64)
+            file[a : a + n] = file[b : b + n]
+        else:
+            file = bytearray(b"GGUF" + u32(3) + rng.randbytes(rng.randrange(400)))
+        yield bytes(file)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_damage(seed):
+    outcomes = {"read": 0, "refused": 0}
+    tracemalloc.start()
+    try:
+        for file in mutations(seed, 1000):
+            try:
+                opened = open_gguf(file)
+                for name in opened.tensors:
+                    opened.bytes(name)
+                for item in opened.metadata.values():
+                    if not isinstance(item, (str, int, float)):
+                        list(item)
+                outcomes["read"] += 1
+            except BridgeError:
+                outcomes["refused"] += 1
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert outcomes["refused"] > 400 and outcomes["read"] > 20, outcomes
+    assert peak < 8 << 20
+
+
+def test_many_empty_strings_take_linear_time():
+    """The quick cut fails on all of them; the walk must not be restarted for each. 8 bytes a string, 1 MiB in all."""
+    n = 131_072
+    file = gguf([entry("k", u32(9) + u32(8) + u64(n) + bytes(8 * n))])
+    metadata = open_gguf(file).metadata
+    assert len(metadata["k"]) == n and set(metadata["k"]) == {""}
