@@ -1,0 +1,49 @@
+import { describe } from './describe.js';
+import { normalizeSpeculativeDecoding } from './speculative_options.js';
+
+const MAX_INT32 = 2 ** 31 - 1;
+
+/**
+ * The part of a completion's options that crosses to the engine, checked at the call.
+ *
+ * @param {Record<string, any>} options
+ * @param {(url: string) => string} resolveUrl
+ * @throws {TypeError | RangeError | Error} for the options that are refused before anything is queued
+ */
+export function completionRequestOptions(options, resolveUrl) {
+  const { onToken, onUsage, signal, ...sent } = options;
+  checkThinkingBudget(options);
+  checkNumber('minP', options.minP, (value) => value >= 0 && value <= 1, 'a finite number from 0 to 1');
+  checkNumber('presencePenalty', options.presencePenalty, () => true, 'a finite number');
+  if (options.speculativeDecoding != null) {
+    sent.speculativeDecoding = normalizeSpeculativeDecoding(options, resolveUrl);
+  }
+  return sent;
+}
+
+function checkThinkingBudget({ thinkingBudget: budget, parts }) {
+  if (budget == null) return;
+  if (typeof budget !== 'object') {
+    throw new TypeError(`CompletionOptions.thinkingBudget must be an object; got ${describe(budget)}`);
+  }
+  const { maxTokens, forcedMessage } = budget;
+  if (!Number.isInteger(maxTokens) || maxTokens < 0 || maxTokens > MAX_INT32) {
+    const allowed = `an integer from 0 to ${MAX_INT32}`;
+    throw new RangeError(`CompletionOptions.thinkingBudget.maxTokens must be ${allowed}; got ${describe(maxTokens)}`);
+  }
+  for (const tag of ['startTag', 'endTag']) {
+    if (typeof budget[tag] !== 'string' || !budget[tag].trim()) {
+      throw new TypeError(`CompletionOptions.thinkingBudget.${tag} must be a non-empty string`);
+    }
+  }
+  if (forcedMessage != null && typeof forcedMessage !== 'string') {
+    throw new TypeError('CompletionOptions.thinkingBudget.forcedMessage must be a string');
+  }
+  if (parts?.length) throw new Error('CompletionOptions.thinkingBudget supports text-only prompts');
+}
+
+function checkNumber(name, value, isAllowed, allowed) {
+  if (value == null) return;
+  if (typeof value === 'number' && Number.isFinite(Math.fround(value)) && isAllowed(value)) return;
+  throw new RangeError(`CompletionOptions.${name} must be ${allowed}; got ${describe(value)}`);
+}
