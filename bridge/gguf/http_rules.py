@@ -98,7 +98,18 @@ def check_range_response(answer: Answer, start: int, end: int, size: int | None,
     if (first, last) != (start, end - 1):
         raise HTTPSourceError(f"the server returned bytes {first}-{last}, not {start}-{end - 1}")
     _refuse_changed(answer, total, size, validator)
+    _refuse_length(answer, end - start)
     return total
+
+
+def _refuse_length(answer: Answer, wanted: int) -> None:
+    """A Content-Length that is not the range's tells of a wrong body before it is waited for."""
+    text = answer.header("Content-Length") or ""
+    length = int(text) if re.fullmatch("[0-9]{1,20}", text) else wanted
+    if length < wanted:
+        raise HTTPSourceError(f"the server returned {length} of {wanted} bytes")
+    if length > wanted:
+        raise HTTPSourceError(f"the server returned more than the {wanted} bytes of the range")
 
 
 def _refuse_changed(answer: Answer, total: int, size: int | None, validator: Validator | None) -> None:

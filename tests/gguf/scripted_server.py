@@ -75,7 +75,7 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             self.send_response(answer["status"], answer.get("reason"))
             for name, value in answer["headers"].items():
                 self.send_header(name, value.format(start=start, end=end, size=len(server.body)))
-            if answer["status"] != 204:
+            if answer["status"] != 204 and "Content-Length" not in answer["headers"]:
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if "drop" in answer:

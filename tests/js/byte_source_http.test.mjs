@@ -197,3 +197,11 @@ test('the default fetch is called as the global function it is', async () => {
     globalThis.fetch = original;
   }
 });
+
+test('a connection that fails after the last byte has failed nobody', async () => {
+  const file = countingFile(512);
+  const { fetch, requests } = scriptedFetch(file, ['good', { drop: 16 }]);
+  const source = fromURL(URL_WITH_SECRET, { fetch, retryPauseMs: 1 });
+  assert.deepEqual(await source.read(0, 16), file.slice(0, 16));
+  assert.equal(requests.length, 2);
+});

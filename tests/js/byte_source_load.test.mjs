@@ -207,3 +207,9 @@ test('at most one chunk is held while streaming', async () => {
     assert.ok(produced.chunks - consumed <= 1, `${produced.chunks} produced, ${consumed} consumed`);
   }
 });
+
+test('a connection that fails after the last byte has failed nobody', async () => {
+  const { script, opened } = open([whole({ drop: 1000 })]);
+  assert.deepEqual(await concatenated((await opened).stream()), file);
+  assert.equal(script.requests.length, 1);
+});

@@ -77,7 +77,25 @@ export function checkRangeResponse(response, start, end, { size = null, validato
     throw new ByteSourceError('BAD_RESPONSE', `the server returned bytes ${range.start}-${range.end}, not ${start}-${end - 1}`);
   }
   checkUnchanged(response, range.total, size, validator);
+  checkLength(response, end - start);
   return range.total;
+}
+
+/** A Content-Length that is not the range's tells of a wrong body before it is waited for. */
+function checkLength(response, wanted) {
+  const text = response.headers.get('content-length')?.trim() ?? '';
+  if (!/^\d+$/.test(text)) return;
+  const length = Number(text); // may round past 2^53, which is too long in any case
+  if (length < wanted) throw shortBody(length, wanted);
+  if (length > wanted) throw longBody(wanted);
+}
+
+export function shortBody(got, wanted) {
+  return new ByteSourceError('SHORT_BODY', `the server returned ${got} of ${wanted} bytes`);
+}
+
+export function longBody(wanted) {
+  return new ByteSourceError('BAD_RESPONSE', `the server returned more than the ${wanted} bytes of the range`);
 }
 
 /** Throws when size or validator are not those the file was opened with. */

@@ -65,7 +65,8 @@ class LoadSource {
     this.#size = this.#encoded ? null : length;
     this.#validator = validatorOf(response.headers);
     const open = (at, resumes) => this.#open(at, resumes ? null : response);
-    this.#incoming = resumable(open, 0, settings, link.signal, (at) => this.#finish(at));
+    const ending = { isEnd: (at) => at === this.#size, checkEnd: (at) => this.#finish(at) };
+    this.#incoming = resumable(open, 0, settings, link.signal, ending);
   }
 
   async prepare() {}

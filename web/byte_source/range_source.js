@@ -1,5 +1,5 @@
 import { ByteSourceError, checkRange } from './error.js';
-import { checkRangeResponse, validatorOf } from './http_rules.js';
+import { checkRangeResponse, longBody, shortBody, validatorOf } from './http_rules.js';
 import { fromBlob } from './memory_source.js';
 import { bodyChunks, discard, followSignals, request, resumable, transferSettings } from './transfer.js';
 
@@ -108,11 +108,14 @@ class RangeSource {
       const response = await this.#request(at, end, link.signal);
       return limitedChunks(response, start, at, end, this.#settings, link.signal);
     };
-    const finished = (at) => {
-      if (at !== end) throw new ByteSourceError('SHORT_BODY', `the server returned ${at - start} of ${end - start} bytes`);
+    const ending = {
+      isEnd: (at) => at === end,
+      checkEnd(at) {
+        if (at !== end) throw shortBody(at - start, end - start);
+      },
     };
     try {
-      yield* resumable(openAt, start, this.#settings, link.signal, finished);
+      yield* resumable(openAt, start, this.#settings, link.signal, ending);
     } finally {
       link.release();
     }
@@ -140,7 +143,7 @@ class RangeSource {
 async function* limitedChunks(response, start, at, end, settings, signal) {
   for await (const chunk of bodyChunks(response, settings, signal)) {
     at += chunk.length;
-    if (at > end) throw new ByteSourceError('BAD_RESPONSE', `the server returned more than the ${end - start} bytes of the range`);
+    if (at > end) throw longBody(end - start);
     yield chunk;
   }
 }

@@ -89,9 +89,12 @@ export function discard(response) {
 
 /**
  * Yields the chunks that `openAt(offset)` gives, from `start` on; after a transient failure it is called again for what
- * is missing. `finished(offset)` throws if the body must not end there.
+ * is missing.
+ *
+ * @param {{isEnd: (offset: number) => boolean, checkEnd: (offset: number) => void}} ending isEnd: all that was wanted is
+ *   there, so a failure no longer matters; checkEnd throws if a body must not end there
  */
-export async function* resumable(openAt, start, settings, signal, finished) {
+export async function* resumable(openAt, start, settings, signal, { isEnd, checkEnd }) {
   let at = start;
   for (let resumes = 0; ; ) {
     try {
@@ -99,9 +102,10 @@ export async function* resumable(openAt, start, settings, signal, finished) {
         at += chunk.length;
         yield chunk;
       }
-      finished(at);
+      checkEnd(at);
       return;
     } catch (error) {
+      if (error?.transient && isEnd(at)) return;
       if (!error?.transient || resumes >= settings.retries || error.retryAfterMs > LONGEST_RETRY_AFTER_MS) throw error;
       const pause = Math.min(settings.pauseMs * 2 ** resumes, LONGEST_PAUSE_MS);
       resumes += 1;
