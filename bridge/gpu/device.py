@@ -110,8 +110,8 @@ class Device(Protocol):
     def create_program(self, dispatches: Sequence[Dispatch], params: Any, readback: Any = None) -> Any:
         """A list of dispatches in one compute pass, ready to be replayed; ``params`` is the buffer that ``run`` fills first."""
 
-    def free(self, handle: Any) -> None:
-        """Destroy a buffer or readback, or forget a bind group or program."""
+    def free(self, handles: Sequence[Any]) -> None:
+        """Destroy buffers and readbacks, forget bind groups and programs."""
 
     async def run(self, program: Any, params: bytes, n_rows: int = 0) -> memoryview | None:
         """Write ``params``, replay, submit once and, for ``n_rows`` of the program's readback, map once.

@@ -115,8 +115,7 @@ class GpuSession:
         self._closed = True
         if self._preparation is not None:
             await _settled(self._preparation)
-        for handle in (*self._programs.values(), *self._bind_groups, *self._handles, *self._buffers.values()):
-            self._device.free(handle)
+        self._device.free([*self._programs.values(), *self._bind_groups, *self._handles, *self._buffers.values()])
         for held in (self._programs, self._bind_groups, self._handles, self._buffers, self._pipelines):
             held.clear()
 

@@ -1,11 +1,12 @@
 """The one pass over a model file that fills buffers: which ranges to read, and cutting a stream into its segments.
 
-In a page the same pass is made by web/gpu_device.js, so that chunks never enter Python; it is given the ranges found here.
+In a page web/gpu_device.js makes the same pass for sources that live there, so that chunks never enter Python; it is
+given the ranges found here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bridge.errors import SourceError
@@ -13,6 +14,9 @@ from bridge.gpu.device import Segment
 
 MAX_GAP = 4 << 20
 """Bytes between two segments that are read and dropped; for more it pays to start a new stream."""
+
+SYNC_BYTES = 16 << 20
+"""Bytes handed to the device before waiting until it has taken them."""
 
 Write = Callable[[Segment, int, Any], None]
 
@@ -87,3 +91,46 @@ class SegmentWriter:
         if ends and self._rest:
             self._write(segment, at + whole, self._rest.ljust(4, b"\0"))
             self._rest = b""
+
+
+class Pump:
+    """Moves a file's bytes into a device's buffers, from a source that Python reads.
+
+    ``peak_bytes`` is the most that was held at once, by the stream's chunk and in writes that the device had not finished.
+    """
+
+    def __init__(self, write_buffer: Callable[[Any, int, Any], None], wait: Callable[[], Awaitable[None]]) -> None:
+        self._write_buffer, self._wait = write_buffer, wait
+        self._pending = 0
+        self.peak_bytes = 0
+
+    async def run(self, source: Any, segments: Sequence[Segment], progress: Any, cancel: Any) -> dict[str, bytes]:
+        """See bridge.gpu.device.Device.upload."""
+        host = {segment.name: bytearray() for segment in segments if segment.buffer is None}
+
+        def write(segment: Segment, offset: int, data: Any) -> None:
+            if segment.buffer is None:
+                host[segment.name] += data
+            else:
+                self._write_buffer(segment.buffer, offset, data)
+
+        first = 0
+        for start, end, count in ranges_of(segments):
+            writer = SegmentWriter(start, segments[first:first + count], write)
+            first += count
+            async for chunk in source.stream(start, end - start):
+                cancel.check()
+                await self._account(len(chunk))
+                writer.feed(chunk)
+                start += len(chunk)
+                progress(start, source.size)
+            writer.finish()
+        await self._wait()
+        return {s.name: bytes(host[s.name][:s.length]) for s in segments if s.buffer is None}
+
+    async def _account(self, nbytes: int) -> None:
+        if self._pending and self._pending + nbytes > SYNC_BYTES:
+            await self._wait()
+            self._pending = 0
+        self._pending += nbytes
+        self.peak_bytes = max(self.peak_bytes, self._pending)

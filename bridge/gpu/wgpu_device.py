@@ -14,10 +14,7 @@ import wgpu
 
 from bridge.errors import DeviceError
 from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, is_software_adapter
-from bridge.gpu.upload import SegmentWriter, ranges_of
-
-SYNC_BYTES = 16 << 20
-"""Bytes written before the upload waits for the device."""
+from bridge.gpu.upload import Pump
 
 _BINDING_TYPES = {"uniform": "uniform", "read": "read-only-storage", "write": "storage"}
 
@@ -105,13 +102,14 @@ class WgpuDevice:
     def create_program(self, dispatches: Sequence[Dispatch], params: Any, readback: Any = None) -> Any:
         return _Program(tuple(dispatches), params, readback)
 
-    def free(self, handle: Any) -> None:
-        buffer = handle.staging if isinstance(handle, _Readback) else handle
-        if buffer in self._buffers:
-            self._buffers.remove(buffer)
-            self.counters.buffers -= 1
-            self.counters.buffer_bytes -= buffer.size
-            buffer.destroy()
+    def free(self, handles: Sequence[Any]) -> None:
+        for handle in handles:
+            buffer = handle.staging if isinstance(handle, _Readback) else handle
+            if buffer in self._buffers:
+                self._buffers.remove(buffer)
+                self.counters.buffers -= 1
+                self.counters.buffer_bytes -= buffer.size
+                buffer.destroy()
 
     async def run(self, program: Any, params: bytes, n_rows: int = 0) -> memoryview | None:
         self._require()
@@ -129,8 +127,7 @@ class WgpuDevice:
                 encoder.copy_buffer_to_buffer(readback.source, row * readback.row_stride,
                                               readback.staging, row * readback.row_nbytes, readback.row_nbytes)
             if n_rows == 0:
-                self._submit_and_wait([encoder.finish()])
-                return None
+                return self._submit_and_wait([encoder.finish()])
             queue.submit([encoder.finish()])
             self.counters.submits += 1
             return self._read(readback, n_rows * readback.row_nbytes)
@@ -141,40 +138,16 @@ class WgpuDevice:
         self._require()
 
     async def upload(self, source: Any, segments: Sequence[Segment], progress: Any, cancel: Any) -> dict[str, bytes]:
-        self._require()
-        queue, host = self._device.queue, {s.name: bytearray() for s in segments if s.buffer is None}
-        pending = 0
-
-        def write(segment: Segment, offset: int, data: Any) -> None:
-            if segment.buffer is None:
-                host[segment.name] += data
-            else:
-                queue.write_buffer(segment.buffer, offset, data)
-
-        remaining = list(segments)
-        for start, end, count in ranges_of(segments):
-            writer = SegmentWriter(start, remaining[:count], write)
-            del remaining[:count]
-            position = start
-            async for chunk in source.stream(start, end - start):
-                cancel.check()
-                pending += len(chunk)
-                self.counters.peak_bytes_in_flight = max(self.counters.peak_bytes_in_flight, pending)
-                writer.feed(chunk)
-                if pending >= SYNC_BYTES:
-                    self._submit_and_wait([])
-                    pending = 0
-                position += len(chunk)
-                progress(position, source.size)
-            writer.finish()
-        lengths = {s.name: s.length for s in segments if s.buffer is None}
-        return {name: bytes(data[:lengths[name]]) for name, data in host.items()}
+        pump = Pump(self.write_buffer, self._wait)
+        try:
+            return await pump.run(source, segments, progress, cancel)
+        finally:
+            self.counters.peak_bytes_in_flight = max(self.counters.peak_bytes_in_flight, pump.peak_bytes)
 
     def destroy(self) -> None:
         if self._lost is not None:
             return
-        for buffer in list(self._buffers):
-            self.free(buffer)
+        self.free(list(self._buffers))
         self._lost = "it was destroyed"
         self._pipelines.clear()
         self._layouts.clear()
@@ -187,6 +160,10 @@ class WgpuDevice:
         self.counters.buffers += 1
         self.counters.buffer_bytes += size
         return buffer
+
+    async def _wait(self) -> None:
+        self._require()
+        self._submit_and_wait([])
 
     def _submit_and_wait(self, commands: list[Any]) -> None:
         # on_submitted_work_done of wgpu 0.32 fails with a TypeError; a buffer written in the submission can be mapped

@@ -1,0 +1,153 @@
+"""The device in a page: ``navigator.gpu`` behind web/gpu_device.js, driven from Pyodide.
+
+Handles are numbers, so nothing here holds a JavaScript object but the device itself. Calls are counted: a batch takes
+four (hand over the parameters, run, wait, copy the logits).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyodide.ffi import JsException, create_proxy, to_js
+
+from bridge.errors import DeviceError, SourceError
+from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, is_software_adapter
+from bridge.gpu.upload import Pump, ranges_of
+
+# WebGPU's names for the limits that Limits names.
+_LIMIT_NAMES = {
+    "".join([first, *map(str.capitalize, rest)]): name
+    for name in Limits.__dataclass_fields__ for first, *rest in [name.split("_")]
+}
+
+
+async def request_device(gpu_module: Any) -> JsDevice:
+    """The device of the exports of web/gpu_device.js; raises DeviceError when the browser gives none."""
+    try:
+        return JsDevice(await gpu_module.requestDevice())
+    except JsException as error:
+        raise _device_error(error) from None
+
+
+class JsDevice:
+    """A GpuDevice of web/gpu_device.js (see bridge.gpu.device.Device)."""
+
+    def __init__(self, js: Any) -> None:
+        self._js = js
+        self._calls = 0
+        self._results: dict[int, tuple[bytearray, int]] = {}  # by readback: memory for its rows, bytes of one row
+        self._readback_of: dict[int, int] = {}  # by program
+        described = json.loads(js.describe())
+        self.limits = Limits(**{_LIMIT_NAMES[name]: value for name, value in described["limits"].items()})
+        fallback = described["info"].pop("isFallback")
+        self.info = AdapterInfo(**described["info"])
+        self.info = replace(self.info, is_software=fallback or is_software_adapter(self.info))
+
+    @property
+    def counters(self) -> Counters:
+        return Counters(**json.loads(self._js.counters()), calls=self._calls)
+
+    def create_buffer(self, size: int, *, uniform: bool = False, label: str = "") -> int:
+        return self._call("createBuffer", size, uniform, label)
+
+    def write_buffer(self, buffer: int, offset: int, data: Any) -> None:
+        self._call("writeBuffer", buffer, offset, self._bytes(data))
+
+    async def create_pipeline(self, source: str, label: str, bindings: Sequence[str]) -> int:
+        return await self._wait(self._call("createPipeline", source, label, json.dumps(bindings)))
+
+    def create_bind_group(self, bindings: Sequence[str], entries: Sequence[tuple[int, int, int | None]], label: str) -> int:
+        return self._call("createBindGroup", json.dumps(bindings), json.dumps(entries), label)
+
+    def create_readback(self, buffer: int, row_nbytes: int, row_stride: int, max_rows: int) -> int:
+        readback = self._call("createReadback", buffer, row_nbytes, row_stride, max_rows)
+        self._results[readback] = (bytearray(row_nbytes * max_rows), row_nbytes)
+        return readback
+
+    def create_program(self, dispatches: Sequence[Dispatch], params: int, readback: int | None = None) -> int:
+        flat = json.dumps([(d.pipeline, d.bind_group, *d.workgroups) for d in dispatches])
+        program = self._call("createProgram", flat, params, readback or 0)
+        if readback:
+            self._readback_of[program] = readback
+        return program
+
+    def free(self, handles: Sequence[int]) -> None:
+        self._call("free", json.dumps(list(handles)))
+        for handle in handles:
+            self._results.pop(handle, None)
+            self._readback_of.pop(handle, None)
+
+    async def run(self, program: int, params: bytes, n_rows: int = 0) -> memoryview | None:
+        found = await self._wait(self._call("run", program, self._bytes(params), n_rows))
+        if not n_rows:
+            return None
+        memory, row_nbytes = self._results[self._readback_of[program]]
+        result = memoryview(memory)[:n_rows * row_nbytes]
+        self._calls += 1
+        found.assign_to(result)
+        return result.cast("f")
+
+    async def check(self) -> None:
+        await self._wait(self._call("check"))
+
+    async def upload(self, source: Any, segments: Sequence[Segment], progress: Any, cancel: Any) -> dict[str, bytes]:
+        if getattr(source, "js", None) is None:
+            return await Pump(self.write_buffer, self._drain).run(source, segments, progress, cancel)
+        plan = json.dumps({
+            "ranges": ranges_of(segments),
+            "segments": [(s.offset, s.length, s.buffer or 0, s.name) for s in segments],
+        })
+        on_progress = create_proxy(lambda position: progress(position, source.size))
+        forget = cancel.on_cancel(lambda: self._call("abortUpload"))
+        try:
+            cancel.check()
+            host = await self._wait(self._call("upload", source.js, plan, on_progress))
+            kept = [s for s in segments if s.buffer is None]
+            return {s.name: found.to_bytes()[:s.length] for s, found in zip(kept, host)}
+        except JsException as error:
+            cancel.check()
+            raise _source_error(error) from None
+        finally:
+            forget()
+            on_progress.destroy()
+
+    def destroy(self) -> None:
+        self._call("destroy")
+
+    async def _drain(self) -> None:
+        await self._wait(self._call("drain"))
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        self._calls += 1
+        try:
+            return getattr(self._js, method)(*arguments)
+        except JsException as error:
+            raise _device_error(error) from None
+
+    async def _wait(self, promise: Any) -> Any:
+        self._calls += 1
+        try:
+            return await promise
+        except JsException as error:
+            if error.name == "GpuDeviceError":
+                raise _device_error(error) from None
+            raise
+
+    def _bytes(self, data: Any) -> Any:
+        self._calls += 1
+        return to_js(memoryview(data).cast("B"))
+
+
+def _device_error(error: JsException) -> DeviceError:
+    return DeviceError(str(error.message))
+
+
+def _source_error(error: JsException) -> SourceError:
+    """An error of web/byte_source.js: its sentence, its code and, where a server answered, the status."""
+    failure = SourceError(str(error.message))
+    failure.code = str(getattr(error, "code", None) or SourceError.code)
+    failure.status = getattr(error, "status", None)
+    return failure

@@ -1,0 +1,462 @@
+/**
+ * A WebGPU device as the Python engine drives it (bridge/gpu/js_device.py): everything is a number, so that no proxy of a
+ * JavaScript object lives in Python, and a batch is one call that replays prepared dispatches.
+ *
+ * Knows nothing about models or kernels. Errors are GpuDeviceError; those of a byte source pass through unchanged.
+ */
+
+const SYNC_BYTES = 16 << 20; // written to the device before the upload waits for it
+const PROGRESS_MS = 50;
+const BINDING_TYPES = { uniform: 'uniform', read: 'read-only-storage', write: 'storage' };
+const ERROR_FILTERS = ['validation', 'out-of-memory', 'internal'];
+const WANTED_LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize'];
+const LIMITS = [
+  ...WANTED_LIMITS,
+  'maxStorageBuffersPerShaderStage',
+  'maxComputeWorkgroupStorageSize',
+  'maxComputeInvocationsPerWorkgroup',
+  'maxComputeWorkgroupsPerDimension',
+  'minStorageBufferOffsetAlignment',
+  'minUniformBufferOffsetAlignment',
+];
+
+export class GpuDeviceError extends Error {
+  name = 'GpuDeviceError';
+}
+
+/**
+ * The best adapter's device, with the largest buffers it allows.
+ *
+ * @param {{gpu?: GPU, powerPreference?: GPUPowerPreference}} options
+ * @returns {Promise<GpuDevice>}
+ */
+export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPreference = 'high-performance' } = {}) {
+  if (!gpu) throw new GpuDeviceError('this browser has no WebGPU here (navigator.gpu is missing; it needs a secure context)');
+  const adapter = await gpu.requestAdapter({ powerPreference });
+  if (!adapter) throw new GpuDeviceError('WebGPU found no adapter');
+  const requiredLimits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, adapter.limits[name]]));
+  let device;
+  try {
+    device = await adapter.requestDevice({ requiredLimits });
+  } catch (error) {
+    throw new GpuDeviceError(`the WebGPU adapter gave no device: ${error.message}`);
+  }
+  const info = adapter.info ?? (await adapter.requestAdapterInfo?.()) ?? {}; // a method in browsers of 2023
+  return new GpuDevice(device, {
+    vendor: info.vendor ?? '',
+    architecture: info.architecture ?? '',
+    device: info.device ?? '',
+    description: info.description ?? '',
+    isFallback: Boolean(info.isFallbackAdapter ?? adapter.isFallbackAdapter),
+  });
+}
+
+export class GpuDevice {
+  #device;
+  #queue;
+  #info;
+  #objects = new Map(); // handle -> buffer, bind group, readback or program
+  #pipelines = []; // kept as long as the device; handles are indices
+  #pipelineOfSource = new Map();
+  #layouts = new Map();
+  #nextHandle = 1;
+  #checks = []; // promises of error texts of what was created since the last check
+  #lost = null;
+  #failure = null;
+  #underWay = Promise.resolve();
+  #upload = null;
+  #counters = { buffers: 0, buffer_bytes: 0, created: 0, submits: 0, maps: 0, peak_bytes_in_flight: 0 };
+
+  constructor(device, info) {
+    this.#device = device;
+    this.#queue = device.queue;
+    this.#info = info;
+    device.lost.then(({ message, reason }) => {
+      this.#lost ??= message || reason || 'no reason was given';
+    });
+    device.addEventListener('uncapturederror', ({ error }) => {
+      this.#failure ??= error.message;
+    });
+  }
+
+  /** What the adapter says of itself and the device's limits, as JSON. */
+  describe() {
+    const limits = Object.fromEntries(LIMITS.map((name) => [name, this.#device.limits[name]]));
+    return JSON.stringify({ info: this.#info, limits });
+  }
+
+  counters() {
+    return JSON.stringify(this.#counters);
+  }
+
+  createBuffer(size, uniform, label) {
+    const { COPY_DST, COPY_SRC, STORAGE, UNIFORM } = GPUBufferUsage;
+    return this.#createBuffer(Math.ceil(size / 4) * 4, COPY_DST | COPY_SRC | (uniform ? UNIFORM : STORAGE), label);
+  }
+
+  /** @param {Uint8Array} bytes  offset and length are multiples of 4 */
+  writeBuffer(handle, offset, bytes) {
+    this.#throwIfLost();
+    this.#queue.writeBuffer(this.#objects.get(handle), offset, bytes);
+  }
+
+  /** Compiles WGSL with the entry point main; `bindings` is JSON, kinds of the bindings of group 0. */
+  createPipeline(source, label, bindings) {
+    this.#throwIfLost();
+    let pipeline = this.#pipelineOfSource.get(source);
+    if (!pipeline) {
+      pipeline = this.#compile(source, label, bindings);
+      this.#pipelineOfSource.set(source, pipeline);
+      pipeline.catch(() => this.#pipelineOfSource.delete(source));
+    }
+    return pipeline;
+  }
+
+  async #compile(source, label, bindings) {
+    this.#device.pushErrorScope('validation'); // what is wrong is told by the pipeline's own error and the messages
+    const module = this.#device.createShaderModule({ label, code: source });
+    const layout = this.#device.createPipelineLayout({ bindGroupLayouts: [this.#layout(bindings)] });
+    this.#device.popErrorScope().catch(() => {});
+    try {
+      const pipeline = await this.#device.createComputePipelineAsync({ label, layout, compute: { module, entryPoint: 'main' } });
+      this.#counters.created += 1;
+      return this.#pipelines.push(pipeline) - 1;
+    } catch (error) {
+      this.#throwIfLost();
+      const { messages } = await module.getCompilationInfo();
+      const first = messages.find(({ type }) => type === 'error');
+      const text = first ? `line ${first.lineNum}: ${first.message}` : error.message;
+      throw new GpuDeviceError(`creating the pipeline ${label} failed: ${text}`);
+    }
+  }
+
+  /** `entries` is JSON: [buffer handle, offset, size or null] for each binding. */
+  createBindGroup(bindings, entries, label) {
+    const layout = this.#layout(bindings);
+    const described = JSON.parse(entries).map(([handle, offset, size], binding) => ({
+      binding,
+      resource: { buffer: this.#objects.get(handle), offset, size: size ?? undefined },
+    }));
+    return this.#create(`bind group ${label}`, () => this.#device.createBindGroup({ label, layout, entries: described }));
+  }
+
+  createReadback(source, rowBytes, rowStride, maxRows) {
+    const size = rowBytes * maxRows;
+    const staging = this.#createBuffer(size, GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST, 'readback');
+    return this.#keep({
+      source: this.#objects.get(source), staging: this.#objects.get(staging), handle: staging, rowBytes, rowStride,
+      result: new Uint8Array(size),
+    });
+  }
+
+  /** `dispatches` is JSON: [pipeline, bind group, x, y, z] each; `readback` a handle or 0. */
+  createProgram(dispatches, params, readback) {
+    return this.#keep({
+      dispatches: JSON.parse(dispatches).map(([pipeline, bindGroup, x, y, z]) => ({
+        pipeline: this.#pipelines[pipeline], bindGroup: this.#objects.get(bindGroup), x, y, z,
+      })),
+      params: this.#objects.get(params),
+      readback: this.#objects.get(readback),
+    });
+  }
+
+  /** @param {string} handles  JSON; buffers and readbacks are destroyed, the others forgotten */
+  free(handles) {
+    for (const handle of JSON.parse(handles)) {
+      const object = this.#objects.get(handle);
+      this.#objects.delete(handle);
+      if (object?.staging) this.free(JSON.stringify([object.handle]));
+      if (!(object instanceof GPUBuffer)) continue;
+      this.#counters.buffers -= 1;
+      this.#counters.buffer_bytes -= object.size;
+      object.destroy();
+    }
+  }
+
+  /**
+   * One batch: write the parameters, replay the dispatches, submit once; with rows, map once and return their bytes, which
+   * are valid until the next run.
+   *
+   * @param {Uint8Array} params
+   * @returns {Promise<Uint8Array | null>}
+   */
+  async run(programHandle, params, nRows) {
+    this.#throwIfLost();
+    const program = this.#objects.get(programHandle);
+    this.#queue.writeBuffer(program.params, 0, params);
+    const encoder = this.#device.createCommandEncoder();
+    replay(encoder, program.dispatches);
+    if (nRows) copyRows(encoder, program.readback, nRows);
+    this.#queue.submit([encoder.finish()]);
+    this.#counters.submits += 1;
+    try {
+      return nRows ? await this.#read(program.readback, nRows) : await this.#pace();
+    } catch (error) {
+      throw await this.#explained(error);
+    }
+  }
+
+  /** Rejects with the first thing that went wrong in creating something since the last check. */
+  async check() {
+    const failures = (await Promise.all(this.#checks.splice(0))).filter(Boolean);
+    this.#throwIfLost();
+    if (failures.length) throw new GpuDeviceError(failures[0]);
+  }
+
+  /**
+   * Streams a file into buffers.
+   *
+   * @param {{stream: Function}} source  of byte_source.js
+   * @param {string} plan  JSON {ranges: [[start, end, segments]], segments: [[offset, length, buffer handle or 0, name]]}
+   * @param {(position: number) => void} onProgress
+   * @returns {Promise<Uint8Array[]>} the segments without a buffer
+   */
+  async upload(source, plan, onProgress) {
+    this.#throwIfLost();
+    const { ranges, segments } = JSON.parse(plan);
+    const abort = (this.#upload = new AbortController());
+    const host = [];
+    const meter = new ProgressMeter(onProgress);
+    let pending = 0;
+    const write = ([, , handle], offset, bytes) => {
+      if (handle) this.#queue.writeBuffer(this.#objects.get(handle), offset, bytes);
+      else host.at(-1).set(bytes, offset);
+    };
+    const begin = ([, length, handle]) => {
+      if (!handle) host.push(new Uint8Array(Math.ceil(length / 4) * 4));
+    };
+    for (const [start, end, count] of ranges) {
+      const writer = new SegmentWriter(start, segments.splice(0, count), begin, write);
+      for await (const chunk of source.stream(start, end - start, { signal: abort.signal })) {
+        abort.signal.throwIfAborted();
+        if (pending && pending + chunk.byteLength > SYNC_BYTES) {
+          await this.drain();
+          pending = 0;
+        }
+        pending += chunk.byteLength;
+        this.#counters.peak_bytes_in_flight = Math.max(this.#counters.peak_bytes_in_flight, pending);
+        writer.feed(chunk);
+        meter.report(writer.position);
+      }
+      writer.finish();
+    }
+    await this.drain();
+    return host;
+  }
+
+  /** Waits until the device has done everything it was given. */
+  async drain() {
+    this.#throwIfLost();
+    this.#queue.submit([]);
+    await this.#queue.onSubmittedWorkDone();
+    this.#throwIfFailed();
+  }
+
+  abortUpload() {
+    this.#upload?.abort();
+  }
+
+  /** Frees every buffer and the device. */
+  destroy() {
+    this.#lost ??= 'it was destroyed';
+    this.#upload?.abort();
+    this.free(JSON.stringify([...this.#objects.keys()]));
+    this.#pipelines.length = 0;
+    this.#pipelineOfSource.clear();
+    this.#layouts.clear();
+    this.#device.destroy();
+  }
+
+  #createBuffer(size, usage, label) {
+    const handle = this.#create(`buffer ${label} of ${size} bytes`, () => this.#device.createBuffer({ label, size, usage }));
+    this.#counters.buffers += 1;
+    this.#counters.buffer_bytes += size;
+    return handle;
+  }
+
+  #create(what, make) {
+    this.#throwIfLost();
+    for (const filter of ERROR_FILTERS) this.#device.pushErrorScope(filter);
+    let object;
+    try {
+      object = make();
+    } catch (error) {
+      throw new GpuDeviceError(`creating the ${what} failed: ${error.message}`); // a size that is no unsigned long long
+    } finally {
+      for (const _ of ERROR_FILTERS) {
+        const failed = this.#device.popErrorScope().catch(() => null); // a lost device is told otherwise
+        this.#checks.push(failed.then((error) => error && `creating the ${what} failed: ${error.message || 'out of memory'}`));
+      }
+    }
+    this.#counters.created += 1;
+    return this.#keep(object);
+  }
+
+  #keep(object) {
+    this.#objects.set(this.#nextHandle, object);
+    return this.#nextHandle++;
+  }
+
+  /** @param {string} bindings  JSON */
+  #layout(bindings) {
+    let layout = this.#layouts.get(bindings);
+    if (!layout) {
+      const entries = JSON.parse(bindings).map((kind, binding) => (
+        { binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: BINDING_TYPES[kind] } }
+      ));
+      layout = this.#device.createBindGroupLayout({ entries });
+      this.#layouts.set(bindings, layout);
+    }
+    return layout;
+  }
+
+  async #read({ staging, result, rowBytes }, nRows) {
+    const size = rowBytes * nRows;
+    this.#counters.maps += 1;
+    await staging.mapAsync(GPUMapMode.READ, 0, size);
+    result.set(new Uint8Array(staging.getMappedRange(0, size)));
+    staging.unmap();
+    this.#throwIfFailed();
+    return result.subarray(0, size);
+  }
+
+  /** Waits for the batch before this one: two under way keep the device busy, more would only delay a cancellation. */
+  async #pace() {
+    const before = this.#underWay;
+    this.#underWay = this.#queue.onSubmittedWorkDone();
+    await before;
+    this.#throwIfFailed();
+    return null;
+  }
+
+  #throwIfLost() {
+    if (this.#lost) throw new GpuDeviceError(`the device was lost: ${this.#lost}`);
+  }
+
+  #throwIfFailed() {
+    this.#throwIfLost();
+    const failure = this.#failure;
+    this.#failure = null;
+    if (failure) throw new GpuDeviceError(`the device failed: ${failure}`);
+  }
+
+  /** A mapping fails without a reason when the device is lost; the reason comes a moment later. */
+  async #explained(error) {
+    if (error instanceof GpuDeviceError) return error;
+    await Promise.race([this.#device.lost, new Promise((resolve) => setTimeout(resolve, 200))]);
+    const reason = this.#lost ? `the device was lost: ${this.#lost}` : `the device failed: ${this.#failure ?? error.message}`;
+    return new GpuDeviceError(reason);
+  }
+}
+
+function replay(encoder, dispatches) {
+  const pass = encoder.beginComputePass();
+  let current = null;
+  for (const { pipeline, bindGroup, x, y, z } of dispatches) {
+    if (pipeline !== current) pass.setPipeline((current = pipeline));
+    pass.setBindGroup(0, bindGroup);
+    pass.dispatchWorkgroups(x, y, z);
+  }
+  pass.end();
+}
+
+function copyRows(encoder, { source, staging, rowBytes, rowStride }, nRows) {
+  for (let row = 0; row < nRows; row++) {
+    encoder.copyBufferToBuffer(source, row * rowStride, staging, row * rowBytes, rowBytes);
+  }
+}
+
+/** At most one report every PROGRESS_MS. */
+class ProgressMeter {
+  #report;
+  #last = -Infinity;
+
+  constructor(report) {
+    this.#report = report;
+  }
+
+  report(position) {
+    const now = performance.now();
+    if (now - this.#last < PROGRESS_MS) return;
+    this.#last = now;
+    this.#report(position);
+  }
+}
+
+/**
+ * Cuts a stream that starts at byte `position` into segments [offset, length, …] and those into writes of whole words, the
+ * last one padded with zeros (bridge/gpu/upload.py says the same in Python).
+ */
+export class SegmentWriter {
+  #segments;
+  #begin;
+  #write;
+  #rest = new Uint8Array(4);
+  #nRest = 0; // bytes in #rest that wait for their word to be whole
+  #begun = false;
+
+  /**
+   * @param {(segment: Array) => void} begin
+   * @param {(segment: Array, offset: number, bytes: Uint8Array) => void} write
+   */
+  constructor(position, segments, begin, write) {
+    this.position = position;
+    this.#segments = segments;
+    this.#begin = begin;
+    this.#write = write;
+  }
+
+  /** @param {Uint8Array} chunk */
+  feed(chunk) {
+    let at = 0;
+    while (this.#segments.length && at < chunk.length) {
+      const segment = this.#segments[0];
+      const [offset, length] = segment;
+      if (this.position < offset) {
+        const skipped = Math.min(offset - this.position, chunk.length - at);
+        this.position += skipped;
+        at += skipped;
+        continue;
+      }
+      if (!this.#begun) this.#begin(segment);
+      this.#begun = true;
+      const taken = Math.min(offset + length - this.position, chunk.length - at);
+      this.#put(segment, chunk.subarray(at, at + taken));
+      this.position += taken;
+      at += taken;
+      if (this.position === offset + length) {
+        this.#segments.shift();
+        this.#begun = false;
+      }
+    }
+  }
+
+  /** Throws when the stream ended before the last segment was whole. */
+  finish() {
+    if (!this.#segments.length) return;
+    const [offset, length, , name] = this.#segments[0];
+    throw new Error(`the stream ended at byte ${this.position} of the file, inside tensor ${name}, which ends at byte ${offset + length}`);
+  }
+
+  #put(segment, bytes) {
+    const ends = this.position + bytes.length === segment[0] + segment[1];
+    let to = this.position - segment[0] - this.#nRest;
+    let from = 0;
+    while (this.#nRest && this.#nRest < 4 && from < bytes.length) this.#rest[this.#nRest++] = bytes[from++];
+    if (this.#nRest === 4 || (this.#nRest && ends && from === bytes.length)) {
+      this.#writeRest(segment, to);
+      to += 4;
+    }
+    if (this.#nRest) return;
+    const whole = (bytes.length - from) & ~3;
+    if (whole) this.#write(segment, to, bytes.subarray(from, from + whole));
+    for (from += whole; from < bytes.length; from++) this.#rest[this.#nRest++] = bytes[from];
+    if (ends && this.#nRest) this.#writeRest(segment, to + whole);
+  }
+
+  #writeRest(segment, to) {
+    this.#rest.fill(0, this.#nRest);
+    this.#write(segment, to, this.#rest);
+    this.#nRest = 0;
+  }
+}
