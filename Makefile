@@ -17,10 +17,12 @@ PORT ?= 8080
 ARGS ?=
 export PROMPT MODEL N GPU PORT
 
-PACKAGE_FILES := $(shell find bridge kernels -type f -not -path '*/__pycache__/*' 2>/dev/null)
+# Folders too: one that lost a file is newer.
+PACKAGE_FILES := $(shell find bridge kernels -not -path '*/__pycache__*' 2>/dev/null)
 
 .PHONY: setup assets wheel snapshot site models gemma run demo test dist clean
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 
 setup: $(VENV)/.ready build/.browser site models
 
@@ -51,15 +53,12 @@ build/.wheel: $(VENV)/.ready pyproject.toml LICENSE $(PACKAGE_FILES)
 	$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels .
 	@touch $@
 
-snapshot: build/.snapshot
-
-build/.snapshot: build/.wheel tools/make_snapshot.mjs tools/snapshot_imports.py tools/site.py tools/assets.py | assets
+# Both look at what is there and do nothing when it is current.
+snapshot: build/.wheel assets
 	@$(PY) -m tools.site $(SITE)
-	node tools/make_snapshot.mjs $(SITE)
-	@touch $@
+	@node tools/make_snapshot.mjs $(SITE)
 
-site: build/.snapshot models
-	@$(PY) -m tools.site $(SITE)
+site: models snapshot
 
 run: setup
 	@$(PY) -m tools.run_page --prompt "$$PROMPT" --model "$$MODEL" --n-predict "$$N" --gpu "$$GPU"

@@ -52,7 +52,7 @@ def require_browser() -> str:
     """Like find_browser, but raises SetupError when there is none."""
     if path := find_browser():
         return path
-    raise SetupError("no Chromium was found; run 'make setup', or set CHROMIUM to the path of one")
+    raise SetupError("no Chromium was found; run 'python -m tools.browser', or set CHROMIUM to the path of one")
 
 
 def _playwright_browser() -> str | None:
@@ -62,7 +62,7 @@ def _playwright_browser() -> str | None:
         with sync_playwright() as playwright:
             path = Path(playwright.chromium.executable_path)
     except Exception as error:  # its driver is a separate program: whatever stops that one arrives as a bare Exception
-        raise SetupError(f"Playwright's driver does not start ({error}); run 'make setup'") from error
+        raise SetupError(f"Playwright's driver does not start ({error}); run 'python -m tools.browser'") from error
     return str(path) if path.exists() else None
 
 

@@ -43,13 +43,32 @@ async function makeImage(site, wheel, standardLibrary) {
   return { folder: packagesFolder(pyodide), image: pyodide.makeMemorySnapshot(), report };
 }
 
+/** What an image depends on: an image made from the same inputs is the same engine. */
+async function inputsOf(site, wheel) {
+  const tools = await Promise.all([IMPORTS, fileURLToPath(import.meta.url)].map((file) => readFile(file)));
+  const runtime = await readFile(path.join(site, "pyodide", "pyodide.asm.wasm"));
+  return { pyodide: sha256(runtime), wheel: sha256(wheel), tools: sha256(Buffer.concat(tools)) };
+}
+
+async function upToDate(folder, inputs) {
+  try {
+    const manifest = JSON.parse(await readFile(path.join(folder, "snapshot.json"), "utf8"));
+    const image = await readFile(path.join(folder, manifest.file));
+    return sha256(image) === manifest.sha256 && Object.keys(inputs).every((name) => inputs[name] === manifest[name]);
+  } catch {
+    return false; // none yet, or half of one
+  }
+}
+
 async function main() {
   if (process.argv.length !== 3) throw new Error("usage: node tools/make_snapshot.mjs SITE_FOLDER");
   const site = path.resolve(process.argv[2]);
+  const folder = path.join(site, "snapshot");
   const wheelManifest = JSON.parse(await readFile(path.join(site, "wheels", "wheel.json"), "utf8"));
   const wheel = new Uint8Array(await readFile(path.join(site, "wheels", wheelManifest.file)));
-  if (sha256(wheel) !== wheelManifest.sha256) throw new Error("wheels/wheel.json does not describe the wheel beside it");
-  const runtime = await readFile(path.join(site, "pyodide", "pyodide.asm.wasm"));
+  const inputs = await inputsOf(site, wheel);
+  if (inputs.wheel !== wheelManifest.sha256) throw new Error("wheels/wheel.json does not describe the wheel beside it");
+  if (await upToDate(folder, inputs)) return;
 
   const { folder: packages, image, report } = await makeImage(site, wheel, await standardLibraryInUse(site, wheel));
   const packed = await promisify(zlib.gzip)(image, { level: 9 });
@@ -60,12 +79,10 @@ async function main() {
     size: image.length,
     packedSize: packed.length,
     sha256: sha256(packed),
-    pyodide: sha256(runtime),
-    wheel: wheelManifest.sha256,
+    ...inputs,
     folder: packages, // where the wheel was unpacked: the modules in the image believe to lie there
     leftOut: report.left_out,
   };
-  const folder = path.join(site, "snapshot");
   await mkdir(folder, { recursive: true });
   await writeFile(path.join(folder, file), packed);
   await writeFile(path.join(folder, "snapshot.json.part"), JSON.stringify(manifest, null, 1));

@@ -24,7 +24,7 @@ def test_without_a_browser_the_sentence_says_what_to_run(monkeypatch):
     monkeypatch.delenv("CHROMIUM", raising=False)
     monkeypatch.setattr(browser, "BROWSERS", ())
     monkeypatch.setattr(browser, "_playwright_browser", lambda: None)
-    with pytest.raises(browser.SetupError, match="make setup"):
+    with pytest.raises(browser.SetupError, match="run 'python -m tools.browser'"):
         browser.require_browser()
 
 
