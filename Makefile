@@ -66,7 +66,7 @@ run: setup
 demo: setup
 	@$(PY) -m bridge serve $(SITE) --port "$$PORT"
 
-test: setup
+test: gemma setup
 	$(PY) -m pytest $(ARGS)
 
 dist: site

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import random
@@ -119,8 +120,6 @@ def _of_another_wheel(folder):
 
 def _of_another_runtime(folder):
     image = next((folder / "snapshot").glob("*.snapshot"))
-    import gzip
-
     content = bytearray(gzip.decompress(image.read_bytes()))
     content[16:48] = random.Random(1).randbytes(32)  # Pyodide's build id, after magic and two offsets
     image.write_bytes(gzip.compress(bytes(content), 1))
@@ -162,8 +161,15 @@ def test_a_snapshot_that_does_not_match_is_not_used(page, broken_site, messages,
         messages.expect(said)
 
 
-def test_a_site_without_its_wheel_says_so(page, broken_site, messages):
-    page.goto(broken_site(lambda folder: shutil.rmtree(folder / "wheels")) + "/")
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        ("wheels", "The engine's wheel is missing: wheels/wheel.json could not be read"),
+        ("pyodide", "Python could not be started: pyodide/pyodide."),
+    ],
+)
+def test_a_site_without_a_part_says_which(page, broken_site, messages, part, sentence):
+    page.goto(broken_site(lambda folder: shutil.rmtree(folder / part)) + "/")
     said = page.evaluate("async () => (await import('/web/boot.js')).bootEngine().catch((error) => error.message)")
-    assert said == "The engine's wheel is missing: wheels/wheel.json could not be read"
+    assert said.startswith(sentence)
     messages.expect("404")

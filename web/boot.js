@@ -23,15 +23,16 @@ export async function bootEngine({ assetBase, modules = {}, onStatus = () => {},
   const base = assetBase ? withSlash(new URL(assetBase, DEFAULT_BASE).href) : DEFAULT_BASE;
   const clock = stopwatch();
   onStatus({ stage: "fetch" });
-  const [loadPyodide, wheel, snapshot] = await Promise.all([
-    importPyodide(base),
+  const runtime = importRuntime(base);
+  runtime.catch(() => {}); // awaited below, beside the fetches that need no runtime yet
+  const [wheel, snapshot] = await Promise.all([
     fetchJson(new URL("wheels/wheel.json", base)),
     useSnapshot ? fetchJson(new URL("snapshot/snapshot.json", base)) : null,
   ]);
   if (!wheel) throw new Error("The engine's wheel is missing: wheels/wheel.json could not be read");
 
   const boot = { mode: "snapshot", notes: [], reason: "", milliseconds: {} };
-  const start = { base, loadPyodide, wheel, clock, onStatus };
+  const start = { base, runtime, wheel, clock, onStatus };
   let pyodide = null;
   try {
     refuseOtherSnapshot(snapshot, wheel, useSnapshot);
@@ -56,11 +57,12 @@ function refuseOtherSnapshot(snapshot, wheel, wanted) {
   if (snapshot.wheel !== wheel.sha256) throw new Error("the snapshot was made from another wheel");
 }
 
-async function startFromSnapshot({ base, loadPyodide, wheel, clock, onStatus }, snapshot) {
+async function startFromSnapshot({ base, runtime, wheel, clock, onStatus }, snapshot) {
   onStatus({ stage: "python" });
   const image = fetchImage(new URL(`snapshot/${snapshot.file}`, base), snapshot.size);
   const wheelBytes = fetchBytes(new URL(`wheels/${wheel.file}`, base));
   for (const early of [image, wheelBytes]) early.catch(() => {}); // awaited later; until then not "unhandled"
+  const { loadPyodide } = await runtime;
   // Pyodide itself refuses an image made by another build of its runtime.
   const pyodide = await loadPyodide({ indexURL: new URL("pyodide/", base).href, _loadSnapshot: image });
   clock.lap("python");
@@ -76,8 +78,9 @@ async function startFromSnapshot({ base, loadPyodide, wheel, clock, onStatus }, 
   return pyodide;
 }
 
-async function startPlain({ base, loadPyodide, wheel, clock, onStatus }) {
+async function startPlain({ base, runtime, wheel, clock, onStatus }) {
   onStatus({ stage: "python" });
+  const { loadPyodide } = await runtime;
   const pyodide = await loadPyodide({ indexURL: new URL("pyodide/", base).href });
   clock.lap("python");
   onStatus({ stage: "engine" });
@@ -96,12 +99,18 @@ async function loadPackage(pyodide, name) {
   if (!(name in pyodide.loadedPackages)) throw new Error(`The Python package ${name} could not be loaded: ${problem}`);
 }
 
-async function importPyodide(base) {
-  try {
-    return (await import(new URL("pyodide/pyodide.mjs", base).href)).loadPyodide;
-  } catch (error) {
-    throw new Error(`Python could not be started: pyodide/pyodide.mjs did not load (${error.message})`);
-  }
+/** Both scripts at once: left alone, the second is asked for only when the first has run. */
+async function importRuntime(base) {
+  const [entry] = await Promise.all(
+    ["pyodide.mjs", "pyodide.asm.js"].map(async (file) => {
+      try {
+        return await import(new URL(`pyodide/${file}`, base).href);
+      } catch (error) {
+        throw new Error(`Python could not be started: pyodide/${file} did not load`, { cause: error });
+      }
+    }),
+  );
+  return entry;
 }
 
 function withModule(pyodide, name, use) {
