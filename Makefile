@@ -48,7 +48,7 @@ gemma: $(VENV)/.ready
 
 wheel: build/.wheel
 
-build/.wheel: $(VENV)/.ready pyproject.toml LICENSE $(PACKAGE_FILES)
+build/.wheel: $(VENV)/.ready pyproject.toml README.md LICENSE $(PACKAGE_FILES)
 	@rm -rf build/wheels
 	$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels .
 	@touch $@

@@ -26,7 +26,7 @@ async function withEngine(pyodide, wheel) {
   return pyodide;
 }
 
-const packagesFolder = (pyodide) => pyodide.runPython("import sysconfig\nsysconfig.get_path('purelib')");
+const packagesFolder = (pyodide) => pyodide.runPython("import site\nsite.getsitepackages()[0]");
 
 /** The standard library modules that the engine uses once numpy is there: having them in the image makes that cheaper. */
 async function standardLibraryInUse(site, wheel) {

@@ -61,8 +61,8 @@ def prepare(standard_library: str) -> str:
     finally:
         sys.meta_path.remove(absent)
     for name in REQUIRED:
-        if name in left_out:
-            raise ImportError(f"{name} must be in the snapshot but was left out: {left_out[name]}")
+        if name not in sys.modules:
+            raise ImportError(f"{name} must be in the snapshot: {left_out.get(name, 'there is no such module')}")
     importlib.invalidate_caches()
     gc.collect()
     return json.dumps({"imported": sorted(m for m in sys.modules if m.startswith("bridge")), "left_out": left_out})
