@@ -21,8 +21,7 @@ async function loadEngine() {
     import('../byte_source.js'),
     import('../gpu_device.js'),
   ]);
-  const { pyodide, host } = await bootEngine({ modules: { byte_source: byteSource, gpu_device: gpuDevice } });
-  host?.destroy(); // it speaks to nobody: the hosts that do are made below
+  const { pyodide } = await bootEngine({ modules: { byte_source: byteSource, gpu_device: gpuDevice } });
   const { create_host: createHost } = pyodide.pyimport('bridge.host');
   const modules = pyodide.pyimport('bridge_js');
   return { createHost: (post, config, direct) => createHost(post, modules, config, direct) };

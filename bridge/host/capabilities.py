@@ -1,0 +1,62 @@
+"""What this build can do: answers to the capability probes, and the sentence for each call it cannot serve yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.errors import UnsupportedError
+
+SPECULATIVE_STRATEGIES = ("draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-simple",
+                          "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
+
+NOT_IN_THIS_BUILD = {
+    "loadMultimodalProjector": "it has no multimodal projectors",
+    "loadDraftModel": "it has no speculative decoding",
+    "synthesizeSpeech": "it has no text-to-speech",
+    "loadDecisionHead": "it has no decision heads",
+    "runDecision": "it has no decision heads",
+    "loadLoraAdapter": "it has no LoRA adapters",
+    "setLoraAdapter": "it has no LoRA adapters",
+    "removeLoraAdapter": "it has no LoRA adapters",
+    "embed": "it has no embeddings",
+    "embedBatch": "it has no embeddings",
+    "scoreNextToken": "it has no next-token scoring",
+    "stateSaveFile": "it cannot save or restore a session",
+    "stateLoadFile": "it cannot save or restore a session",
+    "stateSaveBytes": "it cannot save or restore a session",
+    "stateLoadBytes": "it cannot save or restore a session",
+}
+
+NOTHING_TO_RELEASE = ("unloadMultimodalProjector", "unloadDraftModel", "freeDecisionHead", "clearLoraAdapters")
+"""Calls that free what this build never holds: they succeed."""
+
+PROBES: dict[str, dict[str, Any]] = {
+    "getEmbeddingCapabilities": {"apiVersion": 1, "text": False, "image": False, "audio": False},
+    "getTextToSpeechCapabilities": {
+        "apiVersion": 1,
+        "supported": False,
+        "modelType": 0,
+        "capabilities": 0,
+        "supportsLanguage": False,
+        "supportsSpeakerReference": False,
+        "sampleRate": 0,
+        "channels": 0,
+        "reason": "This build has no text-to-speech.",
+    },
+    "getDecisionCapabilities": {"apiVersion": 1, "supported": False, "reason": "This build has no decision heads."},
+    "getLoraAdapterCapabilities": {"apiVersion": 1, "supported": False, "reason": "This build has no LoRA adapters."},
+}
+
+
+def refusal(method: str) -> UnsupportedError:
+    return UnsupportedError(f"{method} is not available in this build: {NOT_IN_THIS_BUILD[method]}.")
+
+
+def completion_capabilities(is_loaded: bool) -> dict[str, Any]:
+    """Which options of a completion the engine applies; everything is false before a model is there."""
+    return {
+        "presencePenalty": is_loaded,
+        "minP": is_loaded,
+        "thinkingBudget": False,
+        "speculativeDecoding": dict.fromkeys(SPECULATIVE_STRATEGIES, False),
+    }

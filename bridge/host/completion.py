@@ -1,0 +1,70 @@
+"""One completion: the prompt to tokens, the tokens to events, the counts to a usage object."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bridge.errors import BridgeError
+from bridge.host.engine import Engine
+from bridge.host.options import CompletionRequest
+from bridge.host.token_events import TokenEvents
+from bridge.runtime import CancelToken, Model, Usage
+
+PostEvent = Callable[[str, Mapping[str, Any]], None]
+
+TOKENS_PER_YIELD = 4
+"""After so many tokens the thread's other work gets its turn: messages, timers, painting."""
+PREFILL_SIGN_S = 15.0
+"""How often a page is told that the prompt is still being evaluated; it gives up after 90 s of silence."""
+
+
+async def complete(model: Model, engine: Engine, prompt: str, request: CompletionRequest, post_event: PostEvent,
+                   cancel: CancelToken) -> str:
+    """Generate and return the whole text; posts ``token`` events and one ``usage`` event at the end.
+
+    Cancellation ends it normally, with what there is. Errors say whether generation had begun.
+    """
+    if request.generate.sampling.wants_numpy:
+        await engine.load_package("numpy")
+    events = TokenEvents(lambda payload: post_event("token", payload), request.events)
+    signs = asyncio.ensure_future(_show_prefill(post_event))
+    n_tokens = 0
+    try:
+        tokens = model.tokenizer.encode(prompt, add_special=True, parse_special=True)
+        async for piece in model.generate(tokens, request.generate, cancel=cancel):
+            signs.cancel()
+            n_tokens += 1
+            events.push(piece.text)
+            if n_tokens % TOKENS_PER_YIELD == 0:
+                await asyncio.sleep(0)
+    except BridgeError as error:
+        failure = BridgeError(f"{'Generation step failed' if n_tokens else 'Failed to start generation'}: {error}")
+        failure.code = error.code
+        raise failure from error
+    finally:
+        signs.cancel()
+        events.close()
+    post_event("usage", usage_for_page(model.last_usage))
+    return events.text
+
+
+def usage_for_page(usage: Usage) -> dict[str, Any]:
+    """The documented fields, and beyond them the two parts of the duration: ``promptMs`` and ``decodeMs``."""
+    return {
+        "promptTokens": usage.prompt_tokens,
+        "cachedPromptTokens": usage.cached_prompt_tokens,
+        "completionTokens": usage.completion_tokens,
+        "timeToFirstTokenMs": usage.time_to_first_token_ms,
+        "durationMs": usage.duration_ms,
+        "finishReason": usage.finish_reason,
+        "promptMs": usage.prompt_ms,
+        "decodeMs": usage.decode_ms,
+    }
+
+
+async def _show_prefill(post_event: PostEvent) -> None:
+    while True:
+        await asyncio.sleep(PREFILL_SIGN_S)
+        post_event("prefill", {})

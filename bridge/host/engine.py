@@ -1,0 +1,31 @@
+"""What the host asks of its surroundings: model bytes, a device, packages, and a way to load a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from bridge.runtime import CancelToken
+
+
+class Engine(Protocol):
+    notes: list[str]
+    """Runtime notes of the start-up."""
+
+    async def open_source(self, url: str, options: Mapping[str, Any], cancel: CancelToken) -> Any:
+        """A source for ``load_model``, with ``close()``. Raises SourceError, and Cancelled when cancelled meanwhile."""
+
+    async def device(self) -> Any:
+        """The device to compute on; the same for every load, until ``drop_device``."""
+
+    def drop_device(self) -> None:
+        """Destroy the device, so that the next load gets a new one; harmless without one."""
+
+    async def load_package(self, name: str) -> None:
+        """Make a Python package importable that is not loaded at start-up."""
+
+    def counters(self) -> dict[str, int]:
+        """Live and total objects, to show that nothing leaks."""
+
+    load_model: Any
+    """``bridge.runtime.load_model``."""

@@ -1,0 +1,203 @@
+"""The receiving end of the wire protocol: runs a bridge's calls and posts what comes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bridge.errors import BridgeError, Cancelled, InputError
+from bridge.host import capabilities
+from bridge.host.chat import render_with_template
+from bridge.host.completion import complete
+from bridge.host.engine import Engine
+from bridge.host.js_numbers import finite
+from bridge.host.models import ModelSlot
+from bridge.host.notes import RuntimeNotes
+from bridge.host.options import completion_request
+from bridge.host.snapshot import EMPTY_STATE, state_snapshot
+from bridge.runtime import CancelToken, Usage
+from bridge.tokenizer.chat_template import plain_chat
+
+Message = dict[str, Any]
+
+WITH_STATE = ("loadModelFromUrl", "createCompletion", "loadMultimodalProjector", "unloadMultimodalProjector",
+              "synthesizeSpeech", "dispose")
+"""Methods whose result carries the state snapshot; errors always do."""
+CANCELLED_TEXT = {"loadModelFromUrl": "Model load was cancelled.", "createCompletion": "Generation was cancelled."}
+
+
+class Call:
+    """One call under way: its id, the token that cancels it, and its events."""
+
+    def __init__(self, id: int, method: str, post: Callable[[Message], None]) -> None:
+        self.id, self.method = id, method
+        self.cancel = CancelToken()
+        self._post = post
+
+    def post_event(self, event: str, payload: Mapping[str, Any]) -> None:
+        self._post({"type": "event", "id": self.id, "event": event, "payload": payload})
+
+
+class Host:
+    """Answers the calls of one bridge. The page sends one at a time; ``cancel`` and ``setLogLevel`` come in between."""
+
+    def __init__(self, post: Callable[[Message], None], engine: Engine, config: Mapping[str, Any] | None = None,
+                 direct: bool = False) -> None:
+        self._post, self._engine, self._direct = post, engine, direct
+        self._notes = RuntimeNotes()
+        self._notes.extend(engine.notes)
+        self._slot = ModelSlot(engine, config or {}, self._notes)
+        self._usage: Usage | None = None
+        self._calls: dict[Call, asyncio.Task] = {}
+        self._generating = False
+        self._methods = self._method_table()
+
+    def handle(self, message: Message) -> None:
+        """Start a ``call``; its answer is posted when it is there. Other messages are ignored."""
+        if message.get("type") != "call":
+            return
+        id, method, args = message.get("id") or 0, str(message.get("method")), message.get("args") or []
+        if method == "cancel":
+            self._cancel_calls()
+            self._post({"type": "result", "id": id, "value": None})
+            return
+        call = Call(id, method, self._post)
+        self._calls[call] = asyncio.ensure_future(self._run(call, args))
+
+    def close(self) -> None:
+        """Stop at once and let go of the device; nothing is posted any more."""
+        self._post = lambda message: None
+        for task in self._calls.values():
+            task.cancel()
+        self._engine.drop_device()
+
+    async def _run(self, call: Call, args: list[Any]) -> None:
+        try:
+            self._post(await self._answer(call, args))
+        finally:
+            del self._calls[call]
+
+    async def _answer(self, call: Call, args: list[Any]) -> Message:
+        reply: Message
+        try:
+            run = self._methods.get(call.method)
+            if run is None:
+                raise InputError(f"The engine has no method {call.method[:40]!r}.")
+            reply = {"type": "result", "id": call.id, "value": await run(call, *args)}
+            if call.method not in WITH_STATE:
+                return reply
+        except Cancelled:
+            text = CANCELLED_TEXT.get(call.method, f"{call.method} was cancelled.")
+            reply = {"type": "error", "id": call.id, "message": text, "code": Cancelled.code}
+        except BridgeError as error:
+            self._slot.note_failure(error)
+            reply = {"type": "error", "id": call.id, "message": str(error), "code": error.code}
+        except Exception as error:
+            traceback.print_exception(error)
+            text = f"Internal error in {call.method}: {type(error).__name__}: {error}"
+            reply = {"type": "error", "id": call.id, "message": text}
+        return {**reply, "state": self._state() if call.method != "dispose" else EMPTY_STATE}
+
+    def _cancel_calls(self) -> None:
+        for call in list(self._calls):
+            call.cancel.cancel()
+
+    def _state(self) -> dict[str, Any]:
+        return state_snapshot(self._slot.loaded, self._notes, self._usage)
+
+    def _method_table(self) -> dict[str, Callable[..., Any]]:
+        return {
+            **dict.fromkeys(capabilities.NOT_IN_THIS_BUILD, self._refuse),
+            **dict.fromkeys(capabilities.NOTHING_TO_RELEASE, self._release_nothing),
+            **dict.fromkeys(capabilities.PROBES, self._probe),
+            "loadModelFromUrl": self._load_model,
+            "createCompletion": self._create_completion,
+            "getCompletionCapabilities": self._completion_capabilities,
+            "tokenize": self._tokenize,
+            "detokenize": self._detokenize,
+            "applyChatTemplate": self._apply_chat_template,
+            "renderChatTemplate": self._render_chat_template,
+            "setLogLevel": self._set_log_level,
+            "debugCounters": self._debug_counters,
+            "dispose": self._dispose,
+        }
+
+    async def _refuse(self, call: Call, *args: Any) -> None:
+        raise capabilities.refusal(call.method)
+
+    async def _release_nothing(self, call: Call, *args: Any) -> None:
+        pass
+
+    async def _probe(self, call: Call) -> dict[str, Any]:
+        return capabilities.PROBES[call.method]
+
+    async def _load_model(self, call: Call, source: Any = None, options: Any = None) -> int:
+        if self._generating:
+            raise InputError("Failed to release the loaded model: a generation is still active")
+        self._usage = None
+
+        def progress(loaded: int, total: int) -> None:
+            call.post_event("progress", {"loaded": loaded, "total": total})
+
+        await self._slot.load(source, options or {}, progress, call.cancel)
+        self._notes.extend(self._slot.model.notes)
+        return 1
+
+    async def _create_completion(self, call: Call, prompt: str = "", options: Any = None) -> str:
+        if self._generating:
+            raise InputError("Generation is already active on this bridge runtime")
+        model = self._slot.model
+        request = completion_request(options or {}, self._direct)
+        self._notes.extend(request.notes)
+        self._generating = True
+        try:
+            return await complete(model, self._engine, prompt, request, call.post_event, call.cancel)
+        finally:
+            self._generating = False
+            self._usage = model.last_usage
+            self._notes.extend(model.notes)
+
+    async def _completion_capabilities(self, call: Call) -> dict[str, Any]:
+        return capabilities.completion_capabilities(self._slot.loaded is not None)
+
+    async def _tokenize(self, call: Call, text: str = "", add_special: bool = True) -> list[int]:
+        return self._slot.model.tokenizer.encode(text, add_special=add_special, parse_special=True)
+
+    async def _detokenize(self, call: Call, tokens: Any = (), special: bool = False) -> str:
+        tokenizer = self._slot.model.tokenizer
+        try:
+            return tokenizer.decode([_token_id(token) for token in tokens], special=special)
+        except InputError as error:
+            raise InputError(f"Detokenization failed: {error}") from error
+
+    async def _apply_chat_template(self, call: Call, messages: Any = None, add_assistant: Any = True,
+                                   custom_template: Any = None) -> str:
+        return plain_chat(messages, bool(add_assistant))
+
+    async def _render_chat_template(self, call: Call, messages: Any = None, options: Any = None) -> str:
+        return await render_with_template(self._slot.model, self._engine, messages, options or {})
+
+    async def _set_log_level(self, call: Call, level: Any = None) -> None:
+        """The engine prints nothing but tracebacks of its own mistakes, which no level hides."""
+
+    async def _debug_counters(self, call: Call) -> dict[str, int]:
+        return self._engine.counters()
+
+    async def _dispose(self, call: Call) -> None:
+        self._cancel_calls()
+        others = [task for other, task in self._calls.items() if other is not call]
+        if others:
+            await asyncio.wait(others)
+        await self._slot.release()
+        self._engine.drop_device()
+        self._notes.clear()
+        self._usage = None
+
+
+def _token_id(value: Any) -> int:
+    number = finite(value)
+    if number is None:
+        raise InputError(f"a token id is a number, got a value of type {type(value).__name__}")
+    return int(number)

@@ -1,0 +1,99 @@
+"""The options of a page's calls as the engine's own: defaults, clamps, and notes on what this build does otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.errors import InputError, UnsupportedError
+from bridge.host.js_numbers import finite, positive_integer
+from bridge.host.token_events import TokenEventOptions
+from bridge.runtime import GenerateOptions, LoadOptions
+from bridge.sampling import SamplingOptions
+
+MIN_BATCH = 32
+KV_TYPES = {1: "f16", 2: "q4_0", 8: "q8_0"}
+"""Values of ``cacheTypeK`` and ``cacheTypeV``; anything else is 1."""
+
+DEFAULT_N_PREDICT = 256
+SAMPLING = {"temp": "temp", "topK": "top_k", "topP": "top_p", "penalty": "penalty"}
+"""Options that are used when they are finite numbers and otherwise left at their defaults."""
+NOT_APPLIED = ("thinkingBudget", "speculativeDecoding", "grammar")
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """``gpu_layers``: layers asked for, None where the engine chooses."""
+
+    options: LoadOptions
+    gpu_layers: int | None
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class CompletionRequest:
+    generate: GenerateOptions
+    events: TokenEventOptions
+    notes: list[str]
+
+
+def load_request(options: Mapping[str, Any], config: Mapping[str, Any], n_ctx: int) -> LoadRequest:
+    """The options of ``loadModelFromUrl``; ``n_ctx`` is used where they name none. Raises InputError."""
+    notes: list[str] = []
+    n_ctx = positive_integer(options.get("nCtx")) or n_ctx
+    layers = finite(options.get("nGpuLayers"))
+    if layers is None:
+        layers = finite(config.get("nGpuLayers"))
+    gpu_layers = int(layers) if layers is not None and layers >= 0 else None
+    if gpu_layers == 0:
+        notes.append("cpu_backend_unavailable:using_webgpu")
+    _check_kv_types(options, notes)
+    return LoadRequest(LoadOptions(n_ctx=n_ctx, n_ubatch=_n_ubatch(options, config, n_ctx)), gpu_layers, notes)
+
+
+def _n_ubatch(options: Mapping[str, Any], config: Mapping[str, Any], n_ctx: int) -> int | None:
+    """The micro-batch: at least 32, at most the batch, which is at most the context; None where nothing is asked for."""
+    n_batch = positive_integer(options.get("nBatch")) or positive_integer(config.get("nBatch"))
+    n_ubatch = positive_integer(options.get("nUbatch")) or positive_integer(config.get("nUbatch"))
+    if n_ubatch is None:
+        return None
+    most = min(max(n_batch or n_ctx, MIN_BATCH), n_ctx)
+    return min(max(n_ubatch, MIN_BATCH), most)
+
+
+def _check_kv_types(options: Mapping[str, Any], notes: list[str]) -> None:
+    wanted = {KV_TYPES.get(options.get(key), "f16") for key in ("cacheTypeK", "cacheTypeV")}
+    if wanted == {"f16"}:
+        return
+    if finite(options.get("flashAttention")) == 0:
+        raise InputError("Non-F16 KV cache requires flashAttention")
+    notes.append("kv_cache_quantisation_unavailable:using_f16")
+
+
+def completion_request(options: Mapping[str, Any], direct: bool) -> CompletionRequest:
+    """The options of ``createCompletion``; raises InputError, and UnsupportedError for what this build does not apply."""
+    refused = [name for name in NOT_APPLIED if options.get(name)]
+    if refused:
+        names = " or ".join(f"CompletionOptions.{name}" for name in refused)
+        raise UnsupportedError(f"This build does not support {names}.")
+    if options.get("parts"):
+        raise InputError("Multimodal input requires a loaded projector. Call loadMultimodalProjector first.")
+    notes: list[str] = []
+    sampling: dict[str, Any] = {}
+    for key, name in SAMPLING.items():
+        value = finite(options.get(key))
+        if value is not None:
+            sampling[name] = int(value) if name == "top_k" else value
+        elif options.get(key) is not None:
+            notes.append(f"completion_option_ignored:{key}")
+    seed = finite(options.get("seed"))
+    if seed is not None and seed == int(seed):
+        sampling["seed"] = int(seed)
+    sampling["min_p"] = options.get("minP") or 0.0
+    sampling["presence_penalty"] = options.get("presencePenalty") or 0.0
+    return CompletionRequest(
+        generate=GenerateOptions(positive_integer(options.get("nPredict")) or DEFAULT_N_PREDICT, SamplingOptions(**sampling)),
+        events=TokenEventOptions.from_page(options, direct),
+        notes=notes,
+    )

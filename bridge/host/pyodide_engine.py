@@ -1,0 +1,83 @@
+"""The host's surroundings in a page: JavaScript modules behind ``bridge.host.engine.Engine``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyodide.ffi import to_js
+
+from bridge.host.host import Host
+from bridge.host.sources import PageSource, open_page_source
+from bridge.runtime import CancelToken, load_model
+
+
+class PageHost:
+    """What JavaScript holds of a host: messages come as JavaScript objects."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def handle(self, message: Any) -> None:
+        self._host.handle(message.to_py())
+
+    def close(self) -> None:
+        self._host.close()
+
+
+class PyodideEngine:
+    load_model = staticmethod(load_model)
+
+    def __init__(self, js: Any) -> None:
+        self._js = js
+        self._device: Any = None
+        self.notes = list(js.boot.notes)
+
+    async def open_source(self, url: str, options: Mapping[str, Any], cancel: CancelToken) -> PageSource:
+        return await open_page_source(self._js.byte_source, url, options, cancel)
+
+    async def device(self) -> Any:
+        if self._device is None:
+            from bridge.gpu.js_device import request_device
+
+            self._device = await request_device(self._js.gpu_device)
+        return self._device
+
+    def drop_device(self) -> None:
+        device, self._device = self._device, None
+        if device is not None:
+            device.destroy()
+
+    async def load_package(self, name: str) -> None:
+        await self._js.loadPackage(name)
+
+    def counters(self) -> dict[str, int]:
+        import pyodide_js
+
+        counters = {"jsReferences": pyodide_js._module._hiwire_num_refs()}
+        if self._device is not None:
+            gpu = self._device.counters
+            counters |= {"gpuBuffers": gpu.buffers, "gpuBufferBytes": gpu.buffer_bytes, "gpuObjectsCreated": gpu.created,
+                         "gpuSubmits": gpu.submits, "gpuMaps": gpu.maps, "pythonToJsCalls": gpu.calls}
+        return counters
+
+
+def host_for_page(post: Any, js: Any, config: Any, direct: bool) -> PageHost:
+    """See bridge.host.create_host. Messages go out as JSON text with their binary values beside it."""
+
+    def post_message(message: dict[str, Any]) -> None:
+        buffers: list[Any] = []
+        text = json.dumps(message, default=lambda value: _placeholder(value, buffers), allow_nan=False)
+        post(text, to_js(buffers))
+
+    settings = config.to_py() if config is not None else {}
+    return PageHost(Host(post_message, PyodideEngine(js), settings, bool(direct)))
+
+
+def _placeholder(value: Any, buffers: list[Any]) -> dict[str, int]:
+    """Where JSON has no way to write a value, its place among the message's buffers."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"a message cannot hold a {type(value).__name__}")
+    buffers.append(value)
+    return {"$buffer": len(buffers) - 1}
