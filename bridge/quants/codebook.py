@@ -33,20 +33,19 @@ UE4M3_HALVES = _ue4m3_halves()
 
 
 @cache
-def _pair_tables(codebook: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """For each 16-bit word the values of its two low nibbles, and those of its two high ones, as two int8 in a uint16."""
-    low, high = np.arange(256) & 15, np.arange(256) >> 4
-    values = np.frombuffer(codebook, np.uint8).astype(np.uint16)
-    return tuple((values[nibble] | values[nibble][:, None] << 8).ravel() for nibble in (low, high))
+def _nibble_tables(codebook: bytes) -> tuple[bytes, bytes]:
+    """For each byte the codebook's value for its low nibble, and for its high one."""
+    return bytes(codebook[i & 15] for i in range(256)), bytes(codebook[i >> 4] for i in range(256))
 
 
 def look_up(packed: np.ndarray, codebook: np.ndarray) -> np.ndarray:
     """uint8 [..., m] -> int8 [..., 2, m]: the codebook's values for all low nibbles, then for all high ones."""
-    words = np.ascontiguousarray(packed).view("<u2")
-    values = np.empty((*words.shape[:-1], 2, words.shape[-1]), "<u2")
-    for i, table in enumerate(_pair_tables(codebook.tobytes())):
-        values[..., i, :] = table.take(words, mode="clip")
-    return values.view(np.int8)
+    values = np.empty((*packed.shape[:-1], 2, packed.shape[-1]), np.int8)
+    stored = np.ascontiguousarray(packed).tobytes()  # of a strided view tobytes is very slow
+    for i, table in enumerate(_nibble_tables(codebook.tobytes())):
+        # bytes.translate beats numpy's take and indexing, above all in Pyodide.
+        values[..., i, :] = np.frombuffer(stored.translate(table), np.int8).reshape(packed.shape)
+    return values
 
 
 def iq4_nl(blocks: np.ndarray, out: np.ndarray) -> None:
@@ -65,8 +64,8 @@ def iq4_xs(blocks: np.ndarray, out: np.ndarray) -> None:
 
 
 def mxfp4(blocks: np.ndarray, out: np.ndarray) -> None:
-    scale_into(look_up(blocks[:, 1:], E2M1_VALUES), _E8M0.take(blocks[:, :1]), out)
+    scale_into(look_up(blocks[:, 1:], E2M1_VALUES), _E8M0[blocks[:, :1]], out)
 
 
 def nvfp4(blocks: np.ndarray, out: np.ndarray) -> None:
-    scale_into(look_up(blocks[:, 4:].reshape(-1, 4, 8), E2M1_VALUES), UE4M3_HALVES.take(blocks[:, :4]), out)
+    scale_into(look_up(blocks[:, 4:].reshape(-1, 4, 8), E2M1_VALUES), UE4M3_HALVES[blocks[:, :4]], out)

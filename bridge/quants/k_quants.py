@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .simple import half, scale_into, shift_into, unpack
+from .simple import add_high_bits, half, scale_into, shift_into, unpack
 
 def _scales_and_mins(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The eight 6-bit scales and eight 6-bit minimums in 12 bytes (Q4_K, Q5_K), each uint8 [n, 8].
@@ -33,9 +33,7 @@ def q3_k(blocks: np.ndarray, out: np.ndarray) -> None:
     low = unpack(blocks[:, 96:104], 4).reshape(-1, 16)
     high = unpack(blocks[:, 104:108], 2).reshape(-1, 16)
     scale = half(blocks, 108) * ((low | high << 4).view(np.int8) - np.int8(32))
-    q = unpack(blocks[:, 32:96].reshape(-1, 2, 32), 2).reshape(-1, 8, 32)
-    q |= unpack(blocks[:, :32], 1) << 2
-    q = q.view(np.int8)
+    q = add_high_bits(unpack(blocks[:, 32:96].reshape(-1, 2, 32), 2), unpack(blocks[:, :32], 1), 2).view(np.int8)
     scale_into(np.subtract(q, np.int8(4), out=q), scale, out)  # a clear mask bit means "minus four"
 
 
@@ -47,16 +45,14 @@ def q4_k(blocks: np.ndarray, out: np.ndarray) -> None:
 
 def q5_k(blocks: np.ndarray, out: np.ndarray) -> None:
     scales, mins = _scales_and_mins(blocks[:, 4:16])
-    q = unpack(blocks[:, 48:].reshape(-1, 4, 32), 4).reshape(-1, 8, 32)
-    q |= unpack(blocks[:, 16:48], 1) << 4
+    q = add_high_bits(unpack(blocks[:, 48:].reshape(-1, 4, 32), 4), unpack(blocks[:, 16:48], 1), 4)
     scale_into(q, half(blocks, 0) * scales, out)
     shift_into(half(blocks, 2) * mins, out)
 
 
 def q6_k(blocks: np.ndarray, out: np.ndarray) -> None:
-    q = unpack(blocks[:, :128].reshape(-1, 2, 64), 4).reshape(-1, 2, 4, 32)
-    q |= unpack(blocks[:, 128:192].reshape(-1, 2, 32), 2) << 4
-    q = q.view(np.int8)
+    low, high = unpack(blocks[:, :128].reshape(-1, 2, 64), 4), unpack(blocks[:, 128:192].reshape(-1, 2, 32), 2)
+    q = add_high_bits(low, high, 4).view(np.int8)
     scale_into(np.subtract(q, np.int8(32), out=q), half(blocks, 208) * blocks[:, 192:208].view(np.int8), out)
 
 

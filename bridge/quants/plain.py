@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
 
@@ -11,14 +9,8 @@ def f32(blocks: np.ndarray, out: np.ndarray) -> None:
     out[:] = blocks.view("<f4")
 
 
-@cache
-def _halves() -> np.ndarray:
-    """The float32 value of every 16-bit pattern; looking values up is half again as fast as numpy's conversion."""
-    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
-
-
 def f16(blocks: np.ndarray, out: np.ndarray) -> None:
-    _halves().take(blocks.view("<u2"), out=out, mode="clip")
+    out[:] = blocks.view("<f2")
 
 
 def bf16(blocks: np.ndarray, out: np.ndarray) -> None:

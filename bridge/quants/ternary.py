@@ -7,18 +7,24 @@ import numpy as np
 from .simple import half, scale_into, unpack
 
 
-def _put_trits(packed: np.ndarray, n_trits: int, out: np.ndarray) -> None:
-    """Write the trits of bytes [n, m], minus one, to int8 [n, n_trits × m]: first trit 0 of every byte, then trit 1, ….
+def _trit_table(k: int) -> bytes:
+    """Trit k of each byte, minus one, as int8.
 
     A byte is its base-3 number times 256/243, rounded up. Times 3^k modulo 256 brings trit k to the top, where it is 0,
     1 or 2 for the first, second or last third of the range (dequantize_row_tq1_0).
     """
-    shifted = np.ascontiguousarray(packed)
+    return bytes(((byte * 3**k % 256 * 3 >> 8) - 1) % 256 for byte in range(256))
+
+
+_TRIT_TABLES = [_trit_table(k) for k in range(5)]
+
+
+def _put_trits(packed: np.ndarray, n_trits: int, out: np.ndarray) -> None:
+    """Write the trits of bytes [n, m] to int8 [n, n_trits × m]: first trit 0 of every byte, then trit 1, …."""
+    stored = np.ascontiguousarray(packed).tobytes()
+    trits = out.reshape(len(packed), n_trits, -1)
     for k in range(n_trits):
-        trit = np.greater(shifted, 85).view(np.int8)
-        trit += np.greater(shifted, 170).view(np.int8)
-        np.subtract(trit, np.int8(1), out=out[:, k * packed.shape[1] : (k + 1) * packed.shape[1]])
-        shifted = shifted * np.uint8(3)
+        trits[:, k] = np.frombuffer(stored.translate(_TRIT_TABLES[k]), np.int8).reshape(packed.shape)
 
 
 def tq1_0(blocks: np.ndarray, out: np.ndarray) -> None:
