@@ -32,7 +32,9 @@ export async function bootEngine({ assetBase, modules = {}, onStatus = () => {},
   if (!wheel) throw new Error("The engine's wheel is missing: wheels/wheel.json could not be read");
 
   const boot = { mode: "snapshot", notes: [], reason: "", milliseconds: {} };
-  const start = { base, runtime, wheel, clock, onStatus };
+  const wheelBytes = fetchBytes(new URL(`wheels/${wheel.file}?${wheel.sha256}`, base)); // no cache holds another version
+  wheelBytes.catch(() => {}); // awaited later; until then not "unhandled"
+  const start = { base, runtime, wheel: { ...wheel, bytes: wheelBytes }, clock, onStatus };
   let pyodide = null;
   try {
     refuseOtherSnapshot(snapshot, wheel, useSnapshot);
@@ -41,6 +43,7 @@ export async function bootEngine({ assetBase, modules = {}, onStatus = () => {},
     boot.mode = "plain";
     boot.notes.push("boot:plain");
     boot.reason = error.message;
+    if (useSnapshot) console.info(`Starting without a snapshot: ${error.message}`);
     pyodide = await startPlain(start);
   }
 
@@ -60,17 +63,14 @@ function refuseOtherSnapshot(snapshot, wheel, wanted) {
 async function startFromSnapshot({ base, runtime, wheel, clock, onStatus }, snapshot) {
   onStatus({ stage: "python" });
   const image = fetchImage(new URL(`snapshot/${snapshot.file}`, base), snapshot.size);
-  const wheelBytes = fetchBytes(new URL(`wheels/${wheel.file}`, base));
-  for (const early of [image, wheelBytes]) early.catch(() => {}); // awaited later; until then not "unhandled"
+  image.catch(() => {});
   const { loadPyodide } = await runtime;
   // Pyodide itself refuses an image made by another build of its runtime.
   const pyodide = await loadPyodide({ indexURL: new URL("pyodide/", base).href, _loadSnapshot: image });
   clock.lap("python");
   onStatus({ stage: "engine" });
-  const bytes = await wheelBytes;
-  if (sha256InPython(pyodide, bytes) !== snapshot.wheel) throw new Error("the wheel is not the one that its manifest names");
   // Modules left out of the image, and the kernels' text, are read from the files, which an image does not hold.
-  pyodide.unpackArchive(bytes, "wheel", { extractDir: snapshot.folder });
+  pyodide.unpackArchive(await verifiedWheel(pyodide, wheel), "wheel", { extractDir: snapshot.folder });
   withModule(pyodide, "sys", (sys) => forgetFolder(sys, snapshot.folder));
   // Everyone starts from the same image: without a new seed everyone would draw the same random numbers.
   withModule(pyodide, "random", (random) => random.seed());
@@ -84,11 +84,12 @@ async function startPlain({ base, runtime, wheel, clock, onStatus }) {
   const pyodide = await loadPyodide({ indexURL: new URL("pyodide/", base).href });
   clock.lap("python");
   onStatus({ stage: "engine" });
+  const file = `/tmp/${wheel.file}`;
+  pyodide.FS.writeFile(file, await verifiedWheel(pyodide, wheel));
   await loadPackage(pyodide, "micropip");
-  const micropip = pyodide.pyimport("micropip");
   // deps=False: numpy is loaded when something needs it, not before.
-  await micropip.install.callKwargs(new URL(`wheels/${wheel.file}`, base).href, { deps: false });
-  micropip.destroy();
+  await withModule(pyodide, "micropip", (micropip) => micropip.install.callKwargs(`emfs:${file}`, { deps: false }));
+  pyodide.FS.unlink(file);
   clock.lap("engine");
   return pyodide;
 }
@@ -129,18 +130,20 @@ function forgetFolder(sys, folder) {
   cache.destroy();
 }
 
-/** Not crypto.subtle, which is missing on pages that are not in a secure context. */
-function sha256InPython(pyodide, bytes) {
-  const view = pyodide.toPy(bytes);
+/** The wheel's bytes, which must be those that wheels/wheel.json names: an engine must not differ from its manifest. */
+async function verifiedWheel(pyodide, { bytes, sha256 }) {
+  const wheel = await bytes;
+  const view = pyodide.toPy(wheel);
+  // Not crypto.subtle, which is missing on pages that are not in a secure context.
   const hash = withModule(pyodide, "hashlib", (hashlib) => hashlib.sha256(view));
   const digest = hash.hexdigest();
-  hash.destroy();
-  view.destroy();
-  return digest;
+  for (const proxy of [hash, view]) proxy.destroy();
+  if (digest !== sha256) throw new Error("The engine's wheel is not the one that wheels/wheel.json names");
+  return wheel;
 }
 
 async function fetchJson(url) {
-  const response = await fetch(url).catch(() => null);
+  const response = await fetch(url, { cache: "no-cache" }).catch(() => null);
   return response?.ok ? response.json().catch(() => null) : null;
 }
 
