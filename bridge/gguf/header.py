@@ -25,7 +25,7 @@ from bridge.quants.types import quant_type, row_nbytes
 from .errors import GGUFError, GGUFLimitExceeded, GGUFTruncated, GGUFUnsupported
 from .limits import DEFAULT_LIMITS, GGUFLimits
 from .strings import U64, StringArray, StringRun
-from .tensors import TensorInfo, check_placement
+from .tensors import TensorInfo, check_placement, shown
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
@@ -100,7 +100,8 @@ class _Cursor:
     def require(self, nbytes: int, label: str) -> None:
         needed = self.position + nbytes
         if needed > len(self.data):
-            raise GGUFTruncated(f"{label} needs {needed} bytes from the start of the file, there are {len(self.data)}", needed)
+            message = f"{label} needs {needed} bytes from the start of the file, there are {len(self.data)}"
+            raise GGUFTruncated(message, needed)
 
     def number(self, layout: Struct, label: str) -> int | float:
         self.require(layout.size, label)
@@ -122,7 +123,8 @@ class _Cursor:
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise GGUFError(f"{label} is not UTF-8: byte {error.start} of its {length} is 0x{raw[error.start]:02x}") from None
+            wrong = raw[error.start]
+            raise GGUFError(f"{label} is not UTF-8: byte {error.start} of its {length} is 0x{wrong:02x}") from None
 
 
 class HeaderParser:
@@ -185,35 +187,38 @@ class HeaderParser:
         if not key:
             raise GGUFError(f"the key of metadata entry {index} is empty")
         if key in self._values:
-            raise GGUFError(f"metadata key {key!r} appears twice")
-        kind = cursor.number(U32, f"the value type of {key!r}")
+            raise GGUFError(f"metadata key {shown(key)} appears twice")
+        kind = cursor.number(U32, f"the value type of {shown(key)}")
         if kind == ARRAY:
             value, kind_name = self._parse_array(cursor, key)
         elif kind == STRING:
-            value = cursor.text(self._limits.max_string_bytes, "max_string_bytes", f"the value of {key!r}")
+            value = cursor.text(self._limits.max_string_bytes, "max_string_bytes", f"the value of {shown(key)}")
             kind_name = "string"
         elif kind == BOOL:
-            value, kind_name = _bools(cursor.take(1, f"the value of {key!r}"), key)[0], "bool"
+            value, kind_name = _bools(cursor.take(1, f"the value of {shown(key)}"), key)[0], "bool"
         elif kind in SCALARS:
             kind_name, layout, _ = SCALARS[kind]
-            value = cursor.number(layout, f"the value of {key!r}")
+            value = cursor.number(layout, f"the value of {shown(key)}")
         else:
-            raise GGUFError(f"metadata key {key!r} has unknown value type {kind}; known are 0 to {max(TYPE_NAMES)}")
+            raise GGUFError(f"metadata key {shown(key)} has unknown value type {kind}; known are 0 to {max(TYPE_NAMES)}")
         self._values[key] = value
         self._types[key] = kind_name
 
     def _parse_array(self, cursor: _Cursor, key: str) -> tuple[Any, str]:
-        kind = cursor.number(U32, f"the element type of {key!r}")
-        count = cursor.number(U64, f"the length of {key!r}")
+        kind = cursor.number(U32, f"the element type of {shown(key)}")
+        count = cursor.number(U64, f"the length of {shown(key)}")
         if kind == ARRAY:
-            raise GGUFUnsupported(f"metadata key {key!r} is an array of arrays, which no known model uses")
+            raise GGUFUnsupported(f"metadata key {shown(key)} is an array of arrays, which no known model uses")
         if kind not in TYPE_NAMES:
-            raise GGUFError(f"metadata key {key!r} is an array of unknown value type {kind}; known are 0 to {max(TYPE_NAMES)}")
-        if count > self._limits.max_array_length:
-            raise GGUFLimitExceeded(
-                f"metadata key {key!r} claims {count} array elements; the limit is {self._limits.max_array_length} (max_array_length)"
+            raise GGUFError(
+                f"metadata key {shown(key)} is an array of unknown value type {kind}; known are 0 to {max(TYPE_NAMES)}"
             )
-        label = f"the array {key!r} ({count} × {TYPE_NAMES[kind]})"
+        limit = self._limits.max_array_length
+        if count > limit:
+            raise GGUFLimitExceeded(
+                f"metadata key {shown(key)} claims {count} array elements; the limit is {limit} (max_array_length)"
+            )
+        label = f"the array {shown(key)} ({count} × {TYPE_NAMES[kind]})"
         if kind == STRING:
             cursor.require(8 * count, label)
             value = self._parse_strings(cursor, count, key)
@@ -230,7 +235,7 @@ class HeaderParser:
     def _parse_strings(self, cursor: _Cursor, count: int, key: str) -> StringArray:
         run = self._string_run
         if run is None:  # else this array was begun on a shorter prefix
-            run = StringRun(cursor.position, count, self._limits.max_string_bytes, f"the array {key!r}")
+            run = StringRun(cursor.position, count, self._limits.max_string_bytes, f"the array {shown(key)}")
             self._string_run = run
         run.read(cursor.data)
         self._string_run = None
@@ -244,23 +249,26 @@ class HeaderParser:
         if not name:
             raise GGUFError(f"the name of tensor {index} is empty")
         if name in self._entries:
-            raise GGUFError(f"tensor {name!r} appears twice")
-        n_dims = cursor.number(U32, f"the dimensions of tensor {name!r}")
+            raise GGUFError(f"tensor {shown(name)} appears twice")
+        n_dims = cursor.number(U32, f"the dimensions of tensor {shown(name)}")
         if not 1 <= n_dims <= limits.max_dimensions:
-            raise GGUFError(f"tensor {name!r} has {n_dims} dimensions; allowed are 1 to {limits.max_dimensions}")
-        label = f"the table entry of tensor {name!r}"
+            raise GGUFError(f"tensor {shown(name)} has {n_dims} dimensions; allowed are 1 to {limits.max_dimensions}")
+        label = f"the table entry of tensor {shown(name)}"
         stored = [cursor.number(U64, label) for _ in range(n_dims)]
         type_id = cursor.number(U32, label)
         offset = cursor.number(U64, label)
         if 0 in stored or max(stored) >= 1 << 63 or prod(stored) >= 1 << 63:
-            raise GGUFError(f"tensor {name!r} has shape {stored[::-1]}; sizes are at least 1 and their product below 2^63")
+            raise GGUFError(
+                f"tensor {shown(name)} has shape {stored[::-1]}; sizes are at least 1 and their product is below 2^63"
+            )
         try:
             type = quant_type(type_id)
         except UnsupportedError as error:
-            raise GGUFUnsupported(f"tensor {name!r}: {error}") from None
+            raise GGUFUnsupported(f"tensor {shown(name)}: {error}") from None
         if stored[0] % type.block_size:
             raise GGUFError(
-                f"tensor {name!r} has rows of {stored[0]} elements, not a multiple of the {type.block_size} in a {type.name} block"
+                f"tensor {shown(name)} has rows of {stored[0]} elements, "
+                f"not a multiple of the {type.block_size} in a {type.name} block"
             )
         nbytes = row_nbytes(type, prod(stored))
         self._entries[name] = (type, tuple(reversed(stored)), offset, nbytes)
@@ -271,7 +279,9 @@ class HeaderParser:
         tensors = []
         for name, (type, shape, offset, nbytes) in self._entries.items():
             if offset % alignment:
-                raise GGUFError(f"tensor {name!r} starts at data offset {offset}, not a multiple of the alignment {alignment}")
+                raise GGUFError(
+                    f"tensor {shown(name)} starts at data offset {offset}, not a multiple of the alignment {alignment}"
+                )
             tensors.append(TensorInfo(name, type, shape, data_offset + offset, nbytes))
         ordered = check_placement(tensors, self._size)
         metadata = Metadata(self._values, self._types)
@@ -311,7 +321,8 @@ def header_reads(size: int | None, limits: GGUFLimits = DEFAULT_LIMITS) -> Gener
                 raise GGUFTruncated(message, truncated.needed) from None
             if truncated.needed > limits.max_header_bytes:
                 raise GGUFLimitExceeded(
-                    f"the header needs at least {truncated.needed} bytes; the limit is {limits.max_header_bytes} (max_header_bytes)"
+                    f"the header needs at least {truncated.needed} bytes; "
+                    f"the limit is {limits.max_header_bytes} (max_header_bytes)"
                 ) from None
             wanted = max(truncated.needed, 2 * len(prefix))
 
@@ -319,5 +330,5 @@ def header_reads(size: int | None, limits: GGUFLimits = DEFAULT_LIMITS) -> Gener
 def _bools(raw: bytes, key: str) -> list[bool]:
     wrong = raw.translate(None, b"\0\1")
     if wrong:
-        raise GGUFError(f"metadata key {key!r} holds a bool of value {wrong[0]}; allowed are 0 and 1")
+        raise GGUFError(f"metadata key {shown(key)} holds a bool of value {wrong[0]}; allowed are 0 and 1")
     return list(map(bool, raw))

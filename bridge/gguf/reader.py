@@ -12,12 +12,12 @@ from bridge.errors import InputError, ModelError
 from .header import GGUFHeader, header_reads
 from .limits import DEFAULT_LIMITS, GGUFLimits
 from .sources import BytesSource, ByteSource, FileObjectSource, FileSource
-from .tensors import TensorInfo
+from .tensors import TensorInfo, shown
 
 if TYPE_CHECKING:
     import numpy as np
 
-_INTEGER_TYPES = {"I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "F64": "<f8"}
+_NATIVE_DTYPES = {"I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "F64": "<f8"}
 
 
 class _OpenFile:
@@ -59,7 +59,7 @@ class _OpenFile:
         try:
             return self.header.tensors[name]
         except KeyError:
-            raise ModelError(f"the file has no tensor {name!r}; it has {len(self.header.tensors)} tensors") from None
+            raise ModelError(f"the file has no tensor {shown(str(name))}; it has {len(self.header.tensors)} tensors") from None
 
     def tokenizer(self):
         """The tokenizer described by the file's metadata (``bridge.tokenizer.Tokenizer``)."""
@@ -180,8 +180,8 @@ def check_row_ids(info: TensorInfo, ids: Iterable[int]) -> list[int]:
         except TypeError:
             number = None
         if number is None or not 0 <= number < info.n_rows:
-            shown = repr(row) if isinstance(row, (int, float)) else f"of type {type(row).__name__}"
-            raise InputError(f"{info.name}: row {shown} is not one of its {info.n_rows} rows")
+            got = repr(row) if isinstance(row, (int, float)) else f"of type {type(row).__name__}"
+            raise InputError(f"{info.name}: row {got} is not one of its {info.n_rows} rows")
         checked.append(number)
     return checked
 
@@ -226,10 +226,10 @@ def _join_rows(info: TensorInfo, ids: list[int], stored: dict[int, bytes]) -> np
 
 
 def _decode(info: TensorInfo, data: bytes) -> np.ndarray:
-    if info.type.name in _INTEGER_TYPES:
+    if info.type.name in _NATIVE_DTYPES:
         import numpy as np
 
-        return np.frombuffer(data, _INTEGER_TYPES[info.type.name]).copy()
+        return np.frombuffer(data, _NATIVE_DTYPES[info.type.name]).copy()
     from bridge.quants import dequantize
 
     return dequantize(data, info.type)

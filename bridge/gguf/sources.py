@@ -40,7 +40,9 @@ class ByteSource(ABC):
             return b""
         data = self._read(offset, length)
         if len(data) != length:
-            raise SourceError(f"the source returned {len(data)} of {length} bytes at offset {offset}; the file changed or ended early")
+            raise SourceError(
+                f"the source returned {len(data)} of {length} bytes at offset {offset}; the file changed or ended early"
+            )
         self.reads += 1
         self.bytes_read += length
         return data

@@ -129,7 +129,8 @@ class StringRun:
     def _truncated(self, end: int) -> GGUFTruncated:
         """The string being read ends at ``end`` or later; each one after it takes at least its length's 8 bytes."""
         done = len(self.strings)
-        return GGUFTruncated(f"{self._label} ends after {done} of its {self._count} strings", end + 8 * (self._count - done - 1))
+        needed = end + 8 * (self._count - done - 1)
+        return GGUFTruncated(f"{self._label} ends after {done} of its {self._count} strings", needed)
 
 
 def _decode_all(raw: list[bytes]) -> list[str]:

@@ -47,6 +47,11 @@ class TensorInfo:
         return self.offset + self.nbytes
 
 
+def shown(name: str) -> str:
+    """A name from the file for a message: quoted, escaped and, where it is very long, cut."""
+    return repr(name if len(name) <= 100 else name[:100] + "…")
+
+
 def check_placement(tensors: list[TensorInfo], size: int | None) -> list[TensorInfo]:
     """The tensors in file order; raises GGUFError where one ends past the file or two share bytes.
 
@@ -56,12 +61,12 @@ def check_placement(tensors: list[TensorInfo], size: int | None) -> list[TensorI
     for tensor in ordered:
         if size is not None and tensor.end > size:
             raise GGUFError(
-                f"tensor {tensor.name!r}: bytes {tensor.offset}-{tensor.end - 1} are past the end of a {size}-byte file"
+                f"tensor {shown(tensor.name)}: bytes {tensor.offset}-{tensor.end - 1} are past the end of a {size}-byte file"
             )
     for before, after in zip(ordered, ordered[1:]):
         if after.offset < before.end:
             raise GGUFError(
-                f"tensors {before.name!r} and {after.name!r} overlap: the first ends at byte {before.end}, "
+                f"tensors {shown(before.name)} and {shown(after.name)} overlap: the first ends at byte {before.end}, "
                 f"the second starts at byte {after.offset}"
             )
     return ordered

@@ -91,16 +91,20 @@ def quant_type(key: QuantType | int | str) -> QuantType:
         name = key.upper()
         found = _BY_NAME.get(name)
         if found is None and name in _REMOVED_IDS:
-            raise UnsupportedError(f"tensor type {name} (id {_REMOVED_IDS[name]}) was removed from ggml; re-quantise the model")
+            raise _removed(_REMOVED_IDS[name])
         if found is None:
             raise UnsupportedError(f"there is no tensor type {name[:32]!r}; known are {', '.join(_BY_NAME)}")
         return found
     found = _BY_ID.get(key)
     if found is None and key in REMOVED:
-        raise UnsupportedError(f"tensor type {REMOVED[key]} (id {key}) was removed from ggml; re-quantise the model")
+        raise _removed(key)
     if found is None:
         raise UnsupportedError(f"unknown tensor type id {key}; known ids are 0 to {max(_BY_ID)}")
     return found
+
+
+def _removed(id: int) -> UnsupportedError:
+    return UnsupportedError(f"tensor type {REMOVED[id]} (id {id}) was removed from ggml; re-quantise the model")
 
 
 def row_nbytes(type: QuantType | int | str, n: int) -> int:

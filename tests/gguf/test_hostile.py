@@ -68,7 +68,7 @@ HOSTILE = {
     "a dimension of 0": (gguf([], [tensor("t", [4, 0], 0, 0)], bytes(64)), "INVALID_GGUF", "'t' has shape [0, 4]"),
     "a dimension of 2^64-1": (gguf([], [tensor("t", [2**64 - 1], 24, 0)], bytes(64)), "INVALID_GGUF", "shape [18446744073709551615]"),
     "dimensions whose product wraps": (gguf([], [tensor("t", [2**32, 2**32], 24, 0)], bytes(64)), "INVALID_GGUF", "'t' has shape"),
-    "wraps to a small size": (gguf([], [tensor("t", [2**62, 4], 0, 0)], bytes(64)), "INVALID_GGUF", "product below 2^63"),
+    "wraps to a small size": (gguf([], [tensor("t", [2**62, 4], 0, 0)], bytes(64)), "INVALID_GGUF", "product is below 2^63"),
     "unknown tensor type": (gguf([], [tensor("t", [4], 99, 0)], bytes(64)), "UNSUPPORTED_GGUF", "tensor 't': unknown tensor type id 99"),
     "removed tensor type": (gguf([], [tensor("t", [32], 31, 0)], bytes(64)), "UNSUPPORTED_GGUF", "'t': tensor type Q4_0_4_4 (id 31) was removed"),
     "row of part of a block": (
@@ -99,6 +99,12 @@ def test_hostile(name):
     assert error.needs_more_bytes == (code == "TRUNCATED_GGUF")
     assert isinstance(error, FormatError) and isinstance(error, UnsupportedError) == (code == "UNSUPPORTED_GGUF")
     assert peak < 200_000
+
+
+def test_messages_stay_short():
+    with pytest.raises(GGUFError) as raised:
+        open_gguf(gguf([entry("k" * 60_000, u32(99))]))
+    assert len(str(raised.value)) < 250
 
 
 def test_refused_at_once_although_the_file_is_long():

@@ -62,9 +62,8 @@ export function checkRangeResponse(response, start, end, { size = null, validato
   if (response.status === 416) throwIfResized(response, size);
   if (response.status >= 400) throw statusError(response);
   if (response.status !== 206) {
-    throw new ByteSourceError('RANGE_NOT_HONOURED', `the server did not honour the range request: it answered ${statusLine(response)}`, {
-      status: response.status,
-    });
+    const message = `the server did not honour the range request: it answered ${statusLine(response)}`;
+    throw new ByteSourceError('RANGE_NOT_HONOURED', message, { status: response.status });
   }
   checkPlain(response);
   const text = response.headers.get('content-range');
@@ -74,7 +73,8 @@ export function checkRangeResponse(response, start, end, { size = null, validato
     throw new ByteSourceError('BAD_RESPONSE', `the server returned no usable Content-Range: ${got}`);
   }
   if (range.start !== start || range.end !== end - 1) {
-    throw new ByteSourceError('BAD_RESPONSE', `the server returned bytes ${range.start}-${range.end}, not ${start}-${end - 1}`);
+    const got = `${range.start}-${range.end}`;
+    throw new ByteSourceError('BAD_RESPONSE', `the server returned bytes ${got}, not ${start}-${end - 1}`);
   }
   checkUnchanged(response, range.total, size, validator);
   checkLength(response, end - start);
@@ -118,7 +118,10 @@ export function checkUnchanged(response, total, size, validator) {
 export function checkPlain(response) {
   const encoding = response.headers.get('content-encoding')?.trim();
   if (encoding && encoding.toLowerCase() !== 'identity') {
-    throw new ByteSourceError('BAD_RESPONSE', `the server sent the range encoded (Content-Encoding: ${encoding}); only identity can be read`);
+    throw new ByteSourceError(
+      'BAD_RESPONSE',
+      `the server sent the range encoded (Content-Encoding: ${encoding}); only identity can be read`,
+    );
   }
 }
 

@@ -1,5 +1,7 @@
 import { ByteSourceError, checkRange } from './error.js';
-import { checkPlain, checkUnchanged, parseContentRange, parseLength, statusError, statusLine, validatorOf } from './http_rules.js';
+import {
+  checkPlain, checkUnchanged, parseContentRange, parseLength, statusError, statusLine, validatorOf,
+} from './http_rules.js';
 import { bodyChunks, discard, followSignals, request, resumable, transferSettings } from './transfer.js';
 
 const LONGEST_PREFIX = 96 * 1024 * 1024; // a header has at most 64 MiB; reads of it may ask for a little more
@@ -210,7 +212,8 @@ class LoadSource {
   #checkResumed(response, at) {
     if (response.status !== 206) {
       const { transient, retryAfterMs } = statusError(response);
-      const why = response.status === 200 ? ' (the server sent the whole entity: the file changed identity, or it does not honour Range)' : '';
+      const whole = ' (the server sent the whole entity: the file changed identity, or it does not honour Range)';
+      const why = response.status === 200 ? whole : '';
       throw new ByteSourceError(
         'RANGE_NOT_HONOURED',
         `Range resume not honored for model shard: ${statusLine(response)}${why}`,
@@ -226,7 +229,8 @@ class LoadSource {
     const range = parseContentRange(text);
     if (!range) throw new ByteSourceError('BAD_RESPONSE', 'the server returned no usable Content-Range');
     if (range.start !== at || range.end !== range.total - 1) {
-      throw new ByteSourceError('BAD_RESPONSE', `the server returned bytes ${range.start}-${range.end}, not ${at}-${range.total - 1}`);
+      const got = `${range.start}-${range.end}`;
+      throw new ByteSourceError('BAD_RESPONSE', `the server returned bytes ${got}, not ${at}-${range.total - 1}`);
     }
     checkUnchanged(response, range.total, this.#size, this.#validator);
     this.#size = range.total;
