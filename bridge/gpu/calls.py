@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bridge.errors import UnsupportedError
-from bridge.gpu.tuning import Tuning
+from bridge.gpu.tuning import MatmulShape, Tuning
 from bridge.gpu.weights import Matrix, Placement
 from bridge.graph.graph import OUTPUTS, TOKENS
 from bridge.plan.plan import Plan, Step
@@ -42,7 +42,7 @@ class Pipeline(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """A buffer by what it holds: kind "slot", "matrix", "vector", "k" or "v"; ``part`` counts the parts of a matrix."""
+    """A buffer by what it holds: kind "slot", "matrix", "vector", "k", "v" or "grid"; ``part`` counts parts of a matrix."""
 
     kind: str
     key: int | str
@@ -79,6 +79,10 @@ def quads(width: int) -> int:
     return -(-width // 4)
 
 
+def _grid(matrix: Matrix) -> tuple[Operand, ...]:
+    return (Operand("grid", matrix.format.grid),) if matrix.format.grid else ()
+
+
 def _pack(*values: int | float) -> bytes:
     return struct.pack("<" + "".join("f" if isinstance(v, float) else "I" for v in values), *values)
 
@@ -99,15 +103,16 @@ class CallBuilder:
             raise UnsupportedError(f"the WebGPU backend has no kernel for {step.kernel} (step {step.name})")
         return list(kernel(self, step))
 
-    def _pipeline(self, file: str, reads: int, writes: int = 1, **values: int | bool | str) -> Pipeline:
+    def _pipeline(self, file: str, access: str, **values: int | bool | str) -> Pipeline:
+        """``access``: "r" or "w" for each operand, which follow the constants and the batch."""
         values["MAX_WORKGROUPS"] = self._max_workgroups
-        return Pipeline(file, tuple(values.items()), ("uniform", *["read"] * (reads + 1), *["write"] * writes))
+        return Pipeline(file, tuple(values.items()), ("uniform", "read", *({"r": "read", "w": "write"}[a] for a in access)))
 
     def _by_columns(self, step: Step, file: str, dims: bytes, operands: tuple[Operand, ...], columns: int,
-                    writes: int = 1, **values: int | bool | str) -> Iterator[Call]:
-        """A kernel with one invocation for each of ``columns`` columns of a row."""
+                    access: str | None = None, **values: int | bool | str) -> Iterator[Call]:
+        """A kernel with one invocation for each of ``columns`` columns of a row; by default it writes its last operand."""
         workgroup = self._tuning.elementwise_workgroup
-        pipeline = self._pipeline(file, len(operands) - writes, writes, WORKGROUP=workgroup, **values)
+        pipeline = self._pipeline(file, access or "r" * (len(operands) - 1) + "w", WORKGROUP=workgroup, **values)
         yield Call(step.name, (Choice(1, -(-columns // workgroup), pipeline),), dims, operands, step.rows)
 
     def _slots(self, step: Step) -> tuple[Operand, ...]:
@@ -119,8 +124,9 @@ class CallBuilder:
         columns = n_in // format.group + quads(n_in % format.group)
         for i, part in enumerate(matrix.parts):
             dims = _pack(n_in, part.n_rows, matrix.row_nbytes, part.first_row, quads(n_in), float(step.attrs["scale"]))
-            operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", step.output))
-            yield from self._by_columns(step, "embed.wgsl", dims, operands, columns, **format.values)
+            operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", step.output), *_grid(matrix))
+            access = "rw" + "r" * (len(operands) - 2)
+            yield from self._by_columns(step, "embed.wgsl", dims, operands, columns, access, **format.values, GRID_BINDING=4)
 
     def matmul(self, step: Step) -> Iterator[Call]:
         matrix, bias = self._placement.matrices[step.weights[0].name], step.weights[1:]
@@ -132,15 +138,18 @@ class CallBuilder:
                          WORD_OF_ROWS[step.rows], len(bias), len(residual))
             operands = (Operand("matrix", matrix.weight.name, i), slot,
                         Operand("vector", bias[0].name) if bias else slot,
-                        Operand("slot", residual[0]) if residual else slot, Operand("slot", step.output))
+                        Operand("slot", residual[0]) if residual else slot, Operand("slot", step.output), *_grid(matrix))
             yield Call(step.name, self._matmul_choices(matrix, part.n_rows), dims, operands, step.rows)
 
     def _matmul_choices(self, matrix: Matrix, n_rows: int) -> tuple[Choice, ...]:
         return tuple(
-            Choice(shape.tokens, -(-n_rows // shape.rows_per_workgroup),
-                   self._pipeline("matmul.wgsl", 4, **shape.values, **matrix.format.values, EXPERTS=False))
+            Choice(shape.tokens, -(-n_rows // shape.rows_per_workgroup), self._matmul_pipeline(matrix, shape, experts=False))
             for shape in self._tuning.matmul
         )
+
+    def _matmul_pipeline(self, matrix: Matrix, shape: MatmulShape, experts: bool) -> Pipeline:
+        return self._pipeline("matmul.wgsl", "rrrrw" + "r" * len(_grid(matrix)), **shape.values, **matrix.format.values,
+                              EXPERTS=experts, GRID_BINDING=7)
 
     def matmul_experts(self, step: Step) -> Iterator[Call]:
         matrix, (x, route), attrs = self._placement.matrices[step.weights[0].name], step.inputs, step.attrs
@@ -150,21 +159,21 @@ class CallBuilder:
             raise UnsupportedError(f"tensor {matrix.weight.name} has rows of {n_in} elements; "
                                    "the WebGPU backend needs a multiple of 4 in experts")
         shape = self._tuning.matmul[0]
-        pipeline = self._pipeline("matmul.wgsl", 4, **shape.values, **matrix.format.values, EXPERTS=True)
-        choice = Choice(1, -(-per_expert_rows // shape.rows_per_workgroup), pipeline)
+        choice = Choice(1, -(-per_expert_rows // shape.rows_per_workgroup),
+                        self._matmul_pipeline(matrix, shape, experts=True))
         x_width = n_in * n_used if own_x else n_in
         for i, part in enumerate(matrix.parts):
             dims = _pack(n_in, part.n_rows, matrix.row_nbytes, part.first_row, quads(x_width), 4 * quads(step.width), 0,
                          WORD_OF_ROWS[step.rows], 0, 0, n_used, per_expert_rows, int(own_x), 4 * quads(2 * n_used))
             operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", x), Operand("slot", x),
-                        Operand("slot", route), Operand("slot", step.output))
+                        Operand("slot", route), Operand("slot", step.output), *_grid(matrix))
             yield Call(step.name, (choice,), dims, operands, step.rows, repeat=n_used)
 
     def route(self, step: Step) -> Iterator[Call]:
         attrs = step.attrs
         dims = _pack(attrs["n_expert"], attrs["n_used"], 4 * quads(attrs["n_expert"]), 4 * quads(step.width),
                      WORD_OF_ROWS[step.rows], int(attrs["normalise"]))
-        yield Call(step.name, (Choice(1, 1, self._pipeline("route.wgsl", 1)),), dims, self._slots(step), step.rows)
+        yield Call(step.name, (Choice(1, 1, self._pipeline("route.wgsl", "rw")),), dims, self._slots(step), step.rows)
 
     def combine_experts(self, step: Step) -> Iterator[Call]:
         n_used = step.attrs["n_used"]
@@ -176,7 +185,7 @@ class CallBuilder:
         group = step.attrs["group"]
         dims = _pack(group, 4 * quads(step.width), WORD_OF_ROWS[step.rows], float(step.attrs["eps"]))
         operands = (Operand("slot", step.inputs[0]), Operand("vector", step.weights[0].name), Operand("slot", step.output))
-        pipeline = self._pipeline("rms_norm.wgsl", 2, WORKGROUP=self._tuning.norm_workgroup)
+        pipeline = self._pipeline("rms_norm.wgsl", "rrw", WORKGROUP=self._tuning.norm_workgroup)
         yield Call(step.name, (Choice(1, step.width // group, pipeline),), dims, operands, step.rows)
 
     def rope(self, step: Step) -> Iterator[Call]:
@@ -194,7 +203,7 @@ class CallBuilder:
         k_width, v_width = self._plan.kv_layers[layer].k_width, self._plan.kv_layers[layer].v_width
         dims = _pack(k_width // 2, v_width // 2, 2 * quads(k_width), 2 * quads(v_width))
         operands = (*(Operand("slot", slot) for slot in step.inputs), Operand("k", layer), Operand("v", layer))
-        yield from self._by_columns(step, "kv_write.wgsl", dims, operands, (k_width + v_width) // 2, writes=2, **self._kv)
+        yield from self._by_columns(step, "kv_write.wgsl", dims, operands, (k_width + v_width) // 2, "rrww", **self._kv)
 
     def attention(self, step: Step) -> Iterator[Call]:
         attrs, kv = step.attrs, self._plan.kv_layers[step.attrs["layer"]]
@@ -205,7 +214,7 @@ class CallBuilder:
         dims = _pack(n_head, n_head // attrs["n_head_kv"], head_dim // 2, head_dim_v // 2, kv.k_width // 2, kv.v_width // 2,
                      2 * quads(n_head * head_dim), 2 * quads(step.width), attrs["window"], float(attrs["scale"]),
                      float(attrs["softcap"]))
-        pipeline = self._pipeline("attention.wgsl", 3, WORKGROUP=self._tuning.attention_workgroup,
+        pipeline = self._pipeline("attention.wgsl", "rrrw", WORKGROUP=self._tuning.attention_workgroup,
                                   CHUNK=self._tuning.attention_chunk, MAX_HEAD_PAIRS=MAX_HEAD_DIM // 2, **self._kv)
         operands = (Operand("slot", step.inputs[0]), Operand("k", attrs["layer"]), Operand("v", attrs["layer"]),
                     Operand("slot", step.output))

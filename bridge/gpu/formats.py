@@ -3,7 +3,8 @@
 A snippet defines ``Group``, some neighbouring elements that share a scale; ``load_group(row, i)``, group ``i`` of the row
 at byte offset ``row`` of ``weight``; and ``quad0(g)`` …, four elements each, to be multiplied by ``g.scale`` and, for
 formats with offsets, to have ``g.offset`` added. Quantised formats get the quads from ``formats/bytes.wgsl``. Formats of
-single elements also define ``load_tail(row, quad)`` for rows that are not a whole number of groups.
+single elements also define ``load_tail(row, quad)`` for rows that are not a whole number of groups. Formats whose blocks
+index a lattice grid read it from one more storage buffer.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.errors import UnsupportedError
+from bridge.quants.grids import grid
 from bridge.quants.types import QuantType, quant_type
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a tensor type is decoded: elements per group, whether its bytes are signed, whether groups have an offset."""
+    """How a tensor type is decoded: elements per group, whether its bytes are signed, whether groups have an offset.
+
+    ``grid`` names the grid of bridge.quants.grids that its blocks index.
+    """
 
     type: QuantType
     group: int
     signed: bool = False
     offsets: bool = False
+    grid: str | None = None
 
     @property
     def values(self) -> dict[str, int | bool | str]:
@@ -38,25 +44,44 @@ class Format:
 
 
 _TABLE = (
-    # type, elements per group, signed bytes, offsets
-    ("F32", 8, False, False),
-    ("F16", 16, False, False),
-    ("BF16", 16, False, False),
-    ("Q4_0", 32, False, True),
-    ("Q4_1", 32, False, True),
-    ("Q5_0", 32, False, True),
-    ("Q5_1", 32, False, True),
-    ("Q8_0", 32, True, False),
-    ("Q2_K", 16, False, True),
-    ("Q3_K", 16, False, True),
-    ("Q4_K", 32, False, True),
-    ("Q5_K", 32, False, True),
-    ("Q6_K", 16, False, True),
-    ("IQ4_NL", 32, True, False),
-    ("IQ4_XS", 32, True, False),
+    # type, elements per group, signed bytes, offsets, grid
+    ("F32", 8, False, False, None),
+    ("F16", 16, False, False, None),
+    ("BF16", 16, False, False, None),
+    ("Q1_0", 32, False, True, None),
+    ("Q2_0", 32, False, True, None),
+    ("Q4_0", 32, False, True, None),
+    ("Q4_1", 32, False, True, None),
+    ("Q5_0", 32, False, True, None),
+    ("Q5_1", 32, False, True, None),
+    ("Q8_0", 32, True, False, None),
+    ("Q2_K", 16, False, True, None),
+    ("Q3_K", 16, False, True, None),
+    ("Q4_K", 32, False, True, None),
+    ("Q5_K", 32, False, True, None),
+    ("Q6_K", 16, False, True, None),
+    ("IQ1_S", 32, False, True, "IQ1_S"),
+    ("IQ1_M", 16, False, True, "IQ1_S"),
+    ("IQ2_XXS", 32, True, False, "IQ2_XXS"),
+    ("IQ2_XS", 16, True, False, "IQ2_XS"),
+    ("IQ2_S", 16, True, False, "IQ2_S"),
+    ("IQ3_XXS", 32, True, False, "IQ3_XXS"),
+    ("IQ3_S", 32, True, False, "IQ3_S"),
+    ("IQ4_NL", 32, True, False, None),
+    ("IQ4_XS", 32, True, False, None),
+    ("MXFP4", 32, True, False, None),
+    ("NVFP4", 16, True, False, None),
+    ("TQ1_0", 16, False, True, None),
+    ("TQ2_0", 32, False, True, None),
 )
 
-FORMATS = {name: Format(quant_type(name), group, signed, offsets) for name, group, signed, offsets in _TABLE}
+FORMATS = {row[0]: Format(quant_type(row[0]), *row[1:]) for row in _TABLE}
+
+
+def grid_bytes(name: str) -> bytes:
+    """A grid as the kernels want it: one byte per component; IQ1's -1, 0, 1 as 8, 16, 24 (formats/shifted_grid.wgsl)."""
+    points = grid(name)
+    return bytes(16 + 8 * point for point in points) if name == "IQ1_S" else points.tobytes()
 
 
 def format_of(type_name: str, tensor: str) -> Format:

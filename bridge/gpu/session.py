@@ -15,6 +15,8 @@ from typing import Any
 from bridge.errors import DeviceError, InputError, UnsupportedError
 from bridge.gpu.calls import Call, CallBuilder, Operand, Pipeline, quads
 from bridge.gpu.device import Device, Dispatch
+from bridge.gpu.formats import grid_bytes
+from bridge.gpu.selftest import self_test
 from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
 from bridge.gpu.wgsl import kernel_source
@@ -37,7 +39,7 @@ class GpuSession:
         """Use ``create``."""
         self.n_ctx, self.n_ubatch, self.max_outputs = n_ctx, n_ubatch, max_outputs
         self.notes: list[str] = []
-        self._device, self._plan, self._kv_type = device, plan, kv_type
+        self._device, self._plan, self._kv_type, self._tuning = device, plan, kv_type, tuning
         self._placement = place_weights(plan, device.limits)
         builder = CallBuilder(plan, self._placement, tuning, kv_type=kv_type,
                               max_workgroups=device.limits.max_compute_workgroups_per_dimension)
@@ -144,12 +146,13 @@ class GpuSession:
         return -(-n // ROW_MULTIPLE) * ROW_MULTIPLE
 
     async def _prepare(self) -> None:
-        """Compile every pipeline the plan can need, all at once."""
+        """Compile every pipeline the plan can need, all at once, and see that they compute what they should."""
         wanted = dict.fromkeys(choice.pipeline for call in self._calls for choice in call.choices)
         made = await asyncio.gather(*(
             self._device.create_pipeline(kernel_source(key.file, dict(key.values)), key.label, key.bindings) for key in wanted
         ))
         self._pipelines = dict(zip(wanted, made))
+        await self_test(self._device, self._plan, self._tuning, self._pipelines, self._kv_type)
 
     def _create_weights(self) -> None:
         for name, matrix in self._placement.matrices.items():
@@ -157,6 +160,10 @@ class GpuSession:
                 self._buffers[Operand("matrix", name, i)] = self._device.create_buffer(part.nbytes, label=name)
         for name, weight in self._placement.vectors.items():
             self._buffers[Operand("vector", name)] = self._device.create_buffer(4 * weight.shape[0], label=name)
+        for operand in {operand for call in self._calls for operand in call.operands if operand.kind == "grid"}:
+            data = grid_bytes(operand.key)
+            self._buffers[operand] = self._device.create_buffer(len(data), label=f"grid {operand.key}")
+            self._device.write_buffer(self._buffers[operand], 0, data)
 
     def _create_scratch(self) -> None:
         """Slots, cache, parameters and the bind groups of every call."""

@@ -1,7 +1,7 @@
 // IQ4_XS: half d, 16 bits and 4 bytes of eight 6-bit scales (less 32), 128 bytes of nibbles that index a table:
 // group j of 32 takes 16 bytes (element i low, element 16 + i high); d * scale * table[q].
 //@ include formats/bytes.wgsl
-//@ include formats/iq4_values.wgsl
+//@ include formats/iq4_codebook.wgsl
 const BLOCK_BYTES: u32 = 136u;
 
 fn load_group(row: u32, i: u32) -> Group {
@@ -12,5 +12,5 @@ fn load_group(row: u32, i: u32) -> Group {
   let high = (first >> (16u + j * 2u)) & 3u;
   let quants = aligned_words(at + 8u + j * 16u);
   return Group(unpack2x16float(first).x * (f32(low | (high << 4u)) - 32.0),
-               iq4_values(low_nibbles(quants)), iq4_values(high_nibbles(quants)));
+               values_of(low_nibbles(quants)), values_of(high_nibbles(quants)));
 }

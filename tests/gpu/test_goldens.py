@@ -1,0 +1,38 @@
+"""The five architectures on WebGPU (a software adapter will do): llama.cpp's logits and continuations."""
+
+import asyncio
+
+import pytest
+
+from bridge.gpu.wgpu_device import request_device
+from bridge.runtime import GenerateOptions, LoadOptions, load_model
+from bridge.sampling import SamplingOptions
+from tests.golden import golden, golden_names, model_path, same_continuation, tolerance, worst_difference
+
+GREEDY = SamplingOptions(temp=0.0, penalty=1.0)
+
+
+async def _check(case):
+    device = await request_device()
+
+    async def devices():
+        return device
+
+    options = LoadOptions(n_ctx=case["n_ctx"], backend="webgpu", kv_type="f32")
+    model = await load_model(str(model_path(case)), options, devices=devices)
+    try:
+        for prompt in case["prompts"]:
+            expected = prompt["expected"]
+            logits = await model.evaluate(prompt["tokens"], outputs="all")
+            assert worst_difference(logits, expected) <= tolerance(case), prompt["name"]
+            options = GenerateOptions(n_predict=len(expected["greedy"]), sampling=GREEDY, ignore_eos=True)
+            tokens = [piece.token async for piece in model.generate(prompt["tokens"], options)]
+            assert same_continuation(tokens, expected), prompt["name"]
+    finally:
+        await model.close()
+        device.destroy()
+
+
+@pytest.mark.parametrize("name", golden_names())
+def test_webgpu_equals_llama_cpp(name):
+    asyncio.run(_check(golden(name)))

@@ -1,0 +1,69 @@
+"""The self-test accepts this device, and refuses one that decodes, multiplies or attends wrongly."""
+
+import asyncio
+
+import pytest
+
+from bridge.errors import DeviceError
+from bridge.gpu import selftest, wgsl
+from bridge.gpu.formats import FORMATS
+from bridge.gpu.session import GpuSession
+from bridge.kernels import kernel_text
+from bridge.plan import lower
+from bridge.runtime.cancel import CancelToken
+from tests.gpu.test_session import load_and_close, tiny_model
+from tools import make_gpu_selftest
+
+
+def test_the_answers_are_what_the_tool_writes(capsys):
+    assert make_gpu_selftest.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_every_format_has_answers():
+    assert set(selftest._answers()["formats"]) == set(FORMATS)
+
+
+@pytest.mark.parametrize("file, right, wrong, message", [
+    ("formats/q8_0.wgsl", "at + 18u", "at + 14u", "self-test of Q8_0 "),
+    ("formats/bytes.wgsl", "<< vec4<u32>(24u, 16u, 8u, 0u)", "<< vec4<u32>(24u, 16u, 0u, 8u)", "self-test of Q8_0 "),
+    ("formats/bytes.wgsl", "return unpack2x16float(", "return 1.0001 * unpack2x16float(", None),
+    # A device whose conversion flushes subnormal halves to zero.
+    ("formats/bytes.wgsl", "weight[at >> 2u] >> ((at & 2u) << 3u)", "flush(weight[at >> 2u] >> ((at & 2u) << 3u))",
+     "self-test of Q8_0 "),
+    ("matmul.wgsl", "sum${r}_${t} += group${r}.scale", "sum${r}_${t} = group${r}.scale", "products \\(matmul q8_0 tokens=1\\)"),
+    ("attention.wgsl", "end = batch[FIRST_POSITION] + token + 1u", "end = batch[FIRST_POSITION] + token + 2u",
+     "self-test of attention"),
+    ("attention.wgsl", "sums[i] / total", "sums[i] / (total - total)", "self-test of attention"),
+])
+def test_wrong_results_are_refused_before_the_download_ends(device, monkeypatch, file, right, wrong, message):
+    flush = "fn flush(h: u32) -> u32 { return select(h, 0u, (h & 0x7c00u) == 0u); }\n"
+
+    def sabotaged(path):
+        text = kernel_text(path)
+        if path != f"wgsl/{file}":
+            return text
+        assert right in text
+        return (flush if "flush" in wrong else "") + text.replace(right, wrong)
+
+    monkeypatch.setattr(wgsl, "kernel_text", sabotaged)
+    graph, tensors = tiny_model()
+    before = device.counters.buffers
+    if message is None:
+        asyncio.run(load_and_close(device, graph, tensors, tensors.source, CancelToken()))
+    else:
+        with pytest.raises(DeviceError, match=f"this device computes wrong results: in the .*{message}"):
+            asyncio.run(load_and_close(device, graph, tensors, tensors.source, CancelToken()))
+    assert device.counters.buffers == before
+
+
+def test_it_is_one_submit_and_one_map(device):
+    graph, tensors = tiny_model()
+    before = (device.counters.submits, device.counters.maps)
+
+    async def create():
+        session = await GpuSession.create(device, lower(graph), n_ctx=8, n_ubatch=8)
+        await session._preparation
+        await session.close()
+
+    asyncio.run(create())
+    assert (device.counters.submits - 1, device.counters.maps - 1) == before
