@@ -40,9 +40,7 @@ class BpeEncoder:
         # Keyed by the merge's own text, "left right". Backwards, because the first of two equal merges counts.
         self._ranks = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1)))
         self._words = WordCache(self._encode_word)
-        self._boundary = None
-        if self._escape:
-            self._boundary = space_mark_boundary(merge.replace(" ", "") for merge in merges)
+        self._boundary = space_mark_boundary(merges) if self._escape else None
 
     def encode(self, text: str, *, after_special: bool) -> list[int]:
         """Ids of `text`, which may hold raw bytes (`from_bytes`)."""

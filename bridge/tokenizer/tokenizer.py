@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from operator import index
 from typing import Any, Protocol
 
 from bridge.errors import InputError, ModelError
 from bridge.tokenizer import bpe, rwkv
-from bridge.tokenizer.characters import from_bytes, to_bytes
+from bridge.tokenizer.characters import from_bytes, has_raw_bytes, to_bytes
 from bridge.tokenizer.special_tokens import SpecialTokenSplitter, resolve_special_tokens
 from bridge.tokenizer.spm import SpmEncoder
 from bridge.tokenizer.unigram import UnigramEncoder
@@ -34,14 +35,16 @@ class Tokenizer:
     """Encodes and decodes with the vocabulary of one GGUF file.
 
     Attributes: `n_vocab`; `bos_id`, `eos_id`, `eot_id`, `sep_id`, `pad_id`, `mask_id`, `unk_id` (None if the vocabulary
-    has none); `eog_ids`, the ids that end a generation; `add_bos`, `add_eos`, `add_sep`; `chat_template`, the file's
-    Jinja template or None; `notes`, sentences on what had to be assumed about the file.
+    has none); `eog_ids`, the ids that end a generation; `suppressed_ids`, those the file says must never be sampled;
+    `add_bos`, `add_eos`, `add_sep`; `chat_template`, the file's Jinja template or None; `notes`, sentences on what had
+    to be assumed about the file.
     """
 
-    def __init__(self, vocab: Vocab, chat_template: str | None = None) -> None:
+    def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab
         self.eog_ids = resolve_special_tokens(vocab)
-        self.chat_template = chat_template
+        self.suppressed_ids = vocab.suppressed
+        self.chat_template = vocab.chat_template or None
         self.notes = tuple(vocab.notes)
         self.n_vocab = len(vocab.tokens)
         self.add_bos, self.add_eos, self.add_sep = vocab.add_bos, vocab.add_eos, vocab.add_sep
@@ -59,8 +62,7 @@ class Tokenizer:
 
         Raises UnsupportedError for an unknown tokenizer model or pre-tokenizer, ModelError for a broken vocabulary.
         """
-        template = metadata.get("tokenizer.chat_template")
-        return cls(read_vocab(metadata), template if isinstance(template, str) else None)
+        return cls(read_vocab(metadata))
 
     def encode(self, text: str | bytes, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Ids of `text`.
@@ -68,11 +70,10 @@ class Tokenizer:
         `add_special` adds the BOS, EOS or separator tokens the vocabulary asks for; `parse_special` lets control tokens
         written in the text become themselves. Lone surrogates of a str count as U+FFFD, bytes may be any bytes.
         """
-        vocab, special = self._vocab, self._vocab.special
+        vocab = self._vocab
         if self._encoder is None or self._splitter is None:
             self._encoder, self._splitter = _ENCODERS[vocab.family.encoder](vocab), SpecialTokenSplitter(vocab)
-        plain = _without_surrogates(text) if isinstance(text, str) else from_bytes(bytes(text))
-
+        plain = _as_plain_text(text)
         wordpiece = vocab.family.encoder == "wordpiece"
         ids: list[int] = []
         if add_special and (vocab.add_bos or wordpiece):
@@ -103,7 +104,7 @@ class Tokenizer:
         vocabularies drop spaces before punctuation, which spoils generated text: `clean_spaces=False` keeps them.
         """
         vocab = self._vocab
-        ids = [self._checked(token) for token in ids]
+        ids = list(ids)
         strip = vocab.add_space_prefix
         if remove_special and vocab.add_bos and ids and ids[0] == self.bos_id:
             ids, strip = ids[1:], False
@@ -117,7 +118,8 @@ class Tokenizer:
 
     def token_bytes(self, token: int, special: bool = False) -> bytes:
         """What one token says, by itself; nothing for a control or unknown token unless `special`."""
-        if not special and self._vocab.type_of(self._checked(token)) in (UNKNOWN, CONTROL):
+        token = self._checked(token)
+        if not special and self._vocab.type_of(token) in (UNKNOWN, CONTROL):
             return b""
         piece = self._pieces.get(token)
         if piece is None:
@@ -163,6 +165,10 @@ class Tokenizer:
         return bpe.spell(text)
 
     def _checked(self, token: int) -> int:
+        try:
+            token = index(token)
+        except TypeError:
+            raise InputError(f"token ids must be integers, got {type(token).__name__}") from None
         if not 0 <= token < self.n_vocab:
             raise InputError(f"token id {token} is outside the vocabulary of {self.n_vocab} tokens")
         return token
@@ -174,12 +180,13 @@ class Tokenizer:
         return token
 
 
-def _without_surrogates(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return re.sub("[\ud800-\udfff]", "\ufffd", text)
-    return text
+def _as_plain_text(text: str | bytes) -> str:
+    """Text in which surrogates stand for raw bytes, and for nothing else."""
+    if isinstance(text, (bytes, bytearray, memoryview)):
+        return from_bytes(bytes(text))
+    if not isinstance(text, str):
+        raise InputError(f"text must be str or bytes, got {type(text).__name__}")
+    return re.sub("[\ud800-\udfff]", "\ufffd", text) if has_raw_bytes(text) else text
 
 
 def _clean(text: bytes) -> bytes:

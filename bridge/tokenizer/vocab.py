@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 from bridge.errors import ModelError, UnsupportedError
@@ -91,6 +92,8 @@ class Vocab:
     lowercase: bool
     strip_accents: bool
     charsmap: bytes
+    chat_template: str
+    suppressed: frozenset[int]
     names: tuple[str, str, str]  # general.name, general.architecture, pre-tokenizer name as the file gives it
     retyped: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -144,6 +147,8 @@ def read_vocab(metadata: Mapping[str, Any]) -> Vocab:
         lowercase=lowercase,
         strip_accents=flag("normalizer.strip_accents", lowercase),
         charsmap=_charsmap(metadata) if family.encoder == "unigram" else b"",
+        chat_template=_text(metadata, "tokenizer.chat_template"),
+        suppressed=frozenset(token for token in metadata.get(KEY + "suppress_tokens", ()) if 0 <= token < len(tokens)),
         names=(_text(metadata, "general.name"), _text(metadata, "general.architecture"), pre_name),
         notes=notes,
     )
@@ -202,7 +207,7 @@ def _per_token(metadata: Mapping[str, Any], name: str, n_tokens: int) -> Sequenc
     values = metadata.get(KEY + name)
     if values is None:
         return None
-    if not _is_array(values) or (len(values) and not isinstance(values[0], (int, float)) and not hasattr(values[0], "dtype")):
+    if not _is_array(values) or (len(values) and not isinstance(values[0], Real)):
         raise ModelError(f"{KEY}{name} must be an array of numbers")
     if len(values) < n_tokens:
         raise ModelError(f"{KEY}{name} has {len(values)} entries for {n_tokens} tokens")
@@ -247,7 +252,7 @@ def _charsmap(metadata: Mapping[str, Any]) -> bytes:
         return b""
     if not _is_array(values):
         raise ModelError(f"{KEY}precompiled_charsmap must be an array of bytes")
-    data = bytes(values) if isinstance(values, (bytes, bytearray, memoryview)) else bytes(int(value) & 0xFF for value in values)
+    data = bytes(value & 0xFF for value in values)  # the array may be of signed bytes
     if len(data) < 4 or int.from_bytes(data[:4], "little") + 4 >= len(data):
         raise ModelError(f"{KEY}precompiled_charsmap of {len(data)} bytes is shorter than its own header says")
     return data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 
 SPACE_MARK = "\u2581"  # how SentencePiece writes a space
 
@@ -32,8 +33,10 @@ def space_mark_boundary(merged_texts: Iterable[str]) -> re.Pattern[str]:
 
     Merging crosses a cut only if some merged text has the character before the cut followed by the mark; so cuts are
     safe everywhere but after another mark and after those characters. Short words can be cached, whole texts cannot.
+    `merged_texts` are tokens or merges; in a merge a space stands between the two sides.
     """
     separator = "\ud800"  # no text contains a surrogate
-    crossed = set(re.findall(f"([^{SPACE_MARK}{separator}]){SPACE_MARK}", separator.join(merged_texts)))
-    kept = re.escape("".join(sorted(crossed)))
-    return re.compile(f"(?={SPACE_MARK})(?<![{SPACE_MARK}{kept}])")
+    before_marks = separator.join(merged_texts).split(SPACE_MARK)[:-1]
+    endings = set(map(itemgetter(slice(-2, None)), before_marks))
+    crossed = {ending.rstrip(" ")[-1:] for ending in endings} - {"", separator}
+    return re.compile(f"(?={SPACE_MARK})(?<![{SPACE_MARK}{re.escape(''.join(sorted(crossed)))}])")

@@ -59,6 +59,10 @@ def test_sentencepiece_bytes_come_back():
         (sentencepiece({"a": -3.0, "▁": -2.0}, add_space_prefix=False), "a a", [1, 259, 260, 259]),
         (sentencepiece({"ab": -2.0, "bc": -1.0, "a": 0.0, "c": 0.0}, add_space_prefix=False), "abc", [1, 261, 260]),
         (sentencepiece({"a": 0.0}, add_space_prefix=False), "aé", [1, 259, 0xC3 + 3, 0xA9 + 3]),
+        # Texts are cut into words before U+2581, but not where a token or merge goes across.
+        (sentencepiece({"a": -3.0, "▁": -2.0, "a▁": -1.0, "a▁a": 0.0}, add_space_prefix=False), "a a a", [1, 262, 260, 259]),
+        (metadata("gemma4", ["a", "▁", "a▁", "a▁a", "▁a", "<bos>"], merges=["a ▁", "a▁ a", "▁ a"], bos_token_id=5), "a a a", [5, 3, 4]),
+        (metadata("gemma4", ["a", "▁", "▁a", "\n\n\n", "<bos>"], merges=["▁ a"], bos_token_id=4), "a a\n\n\n", [4, 0, 2, 3]),
         (sentencepiece({"▁a": 0.0}), "</s>a", [1, 2, 259]),  # text after a special token begins anew
         (wordpiece(["▁un", "able", "▁,", "▁a"]), "Unable, A", [2, 4, 5, 6, 7, 3]),
         (wordpiece(["▁un", "able"]), "unused", [2, 1, 3]),
@@ -160,6 +164,25 @@ def test_ids_outside_the_vocabulary(token):
         tok(byte_level(MERGES)).decode([97, token])
 
 
+def test_single_tokens_outside_the_vocabulary():
+    with pytest.raises(InputError, match="token id -1 is outside"):
+        tok(byte_level()).token_bytes(-1, special=True)
+
+
+def test_arguments_of_the_wrong_type():
+    with pytest.raises(InputError, match="token ids must be integers, got str"):
+        tok(byte_level()).decode(["97"])
+    with pytest.raises(InputError, match="text must be str or bytes, got int"):
+        tok(byte_level()).encode(97)
+
+
+def test_what_else_the_file_says():
+    t = tok(byte_level(suppress_tokens=[3, 257, -1]) | {"tokenizer.chat_template": "{{ x }}"})
+    assert (t.suppressed_ids, t.chat_template) == ({3}, "{{ x }}")
+    assert (t.token_id("<|end|>"), t.token_id("nothing"), t.token_text(256)) == (256, None, "<|end|>")
+    assert (t.is_eog(256), t.is_eog(97)) == (True, False)
+
+
 @pytest.mark.parametrize(("change", "message"), [
     ({KEY + "model": None}, "the file has no tokenizer.ggml.model"),
     ({KEY + "model": 7}, "tokenizer.ggml.model must be a string, got int"),
@@ -177,6 +200,7 @@ def test_ids_outside_the_vocabulary(token):
     ({KEY + "add_bos_token": 1}, "tokenizer.ggml.add_bos_token must be true or false, got int"),
     ({KEY + "bos_token_id": "x"}, "tokenizer.ggml.bos_token_id must be an integer, got str"),
     ({KEY + "pre": ["gpt-2"]}, "tokenizer.ggml.pre must be a string, got list"),
+    ({"tokenizer.chat_template": 5}, "tokenizer.chat_template must be a string, got int"),
 ])
 def test_broken_vocabularies_are_refused_in_one_sentence(change, message):
     fields = byte_level() | change
