@@ -12,7 +12,7 @@ const ROLES = ["user", "assistant"];
 
 export class Conversation {
   /** @type {Message[]} */
-  messages = recall(KEY, []).filter?.(isMessage) ?? [];
+  messages = recall(KEY, []).filter(isMessage);
 
   get isEmpty() {
     return this.messages.length === 0;

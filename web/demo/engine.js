@@ -3,7 +3,6 @@
  * the engine.
  */
 
-const WORKER_URL = new URL("../../worker/llama_webgpu_bridge_worker.js", import.meta.url).href;
 const ROOM_FOR_ANSWER = 0.25; // at most this part of the context is kept free by leaving out old turns
 
 export class Engine {
@@ -20,7 +19,7 @@ export class Engine {
   async load(source, { nCtx, execution, nGpuLayers }, { onProgress, signal }) {
     const LlamaWebGpuBridge = await bridgeClass();
     if (this.#execution !== execution) await this.unload();
-    this.#bridge ??= new LlamaWebGpuBridge({ workerUrl: WORKER_URL, disableWorker: execution === "page" });
+    this.#bridge ??= new LlamaWebGpuBridge({ disableWorker: execution === "page" });
     this.#execution = execution;
 
     const isFile = source instanceof File;

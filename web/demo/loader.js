@@ -108,10 +108,10 @@ export class Loader {
     }
     byId("load-label").textContent = this.#model ? `Load model, ${bytes(this.#model.bytes)}` : "Load model";
     byId("welcome-size").textContent = this.#model
-      ? `Loading it means downloading ${bytes(this.#model.bytes)}, once.`
+      ? `Loading it means downloading ${bytes(this.#model.bytes)}.`
       : this.#kind === "file"
         ? "It is read from your disk, so nothing is downloaded."
-        : "Loading it means downloading it once, often some hundred megabytes.";
+        : "Loading it means downloading it, often some hundred megabytes.";
   }
 }
 

@@ -2,14 +2,17 @@
 
 const PREFIX = "bridge-demo.";
 
-/** The kept value, or `fallback` when there is none or it is not readable. */
+/** The kept value, or `fallback` when there is none or it is of another kind (a text, an object, a list). */
 export function recall(key, fallback) {
   try {
-    return JSON.parse(localStorage.getItem(PREFIX + key)) ?? fallback;
+    const value = JSON.parse(localStorage.getItem(PREFIX + key));
+    return kind(value) === kind(fallback) ? value : fallback;
   } catch {
     return fallback;
   }
 }
+
+const kind = (value) => Object.prototype.toString.call(value);
 
 /** @returns {boolean} whether the value was kept */
 export function keep(key, value) {
