@@ -10,6 +10,9 @@ from bridge.host.engine import Engine
 from bridge.runtime import Model
 from bridge.tokenizer.chat_template import render_chat
 
+JINJA = "Jinja2"
+"""The package's name as Pyodide's lock file spells it."""
+
 
 async def render_with_template(model: Model, engine: Engine, messages: Any, options: Mapping[str, Any]) -> str:
     """The prompt for ``messages`` by the model's Jinja template, or by ``options["template"]``.
@@ -24,7 +27,7 @@ async def render_with_template(model: Model, engine: Engine, messages: Any, opti
         raise InputError("The loaded model has no chat template; pass one as the option template, or use applyChatTemplate.")
     if not isinstance(messages, list):
         raise InputError(f"messages is not iterable: a list of messages is needed, got {type(messages).__name__}")
-    await engine.load_package("jinja2")
+    await engine.load_package(JINJA)
     special = {f"{name}_token": _token_text(model, name) for name in ("bos", "eos")}
     return render_chat(template, messages, add_generation_prompt=add_assistant is not False, **special, **variables)
 

@@ -22,7 +22,7 @@ class Engine(Protocol):
         """Destroy the device, so that the next load gets a new one; harmless without one."""
 
     async def load_package(self, name: str) -> None:
-        """Make a Python package importable that is not loaded at start-up."""
+        """Make a Python package importable that is not loaded at start-up. Raises SourceError."""
 
     def counters(self) -> dict[str, int]:
         """Live and total objects, to show that nothing leaks."""

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pyodide.ffi import to_js
+from pyodide.ffi import JsException, to_js
 
+from bridge.errors import SourceError
 from bridge.host.host import Host
 from bridge.host.sources import PageSource, open_page_source
 from bridge.runtime import CancelToken, load_model
@@ -50,7 +51,10 @@ class PyodideEngine:
             device.destroy()
 
     async def load_package(self, name: str) -> None:
-        await self._js.loadPackage(name)
+        try:
+            await self._js.loadPackage(name)
+        except JsException as error:
+            raise SourceError(str(error.message)) from None
 
     def counters(self) -> dict[str, int]:
         import pyodide_js

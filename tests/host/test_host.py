@@ -283,7 +283,7 @@ def test_the_models_own_template_is_rendered_with_its_variables():
         page = await Page(ScriptedModel()).loaded()
         messages = [{"role": "user", "content": "hi"}]
         assert (await page.call("renderChatTemplate", messages, {"extra": "!"}))["value"] == "<<user>hi!"
-        assert page.engine.packages == ["jinja2"]
+        assert page.engine.packages == ["Jinja2"]
         own = await page.call("renderChatTemplate", messages, {"template": "{{ add_generation_prompt }}", "addAssistant": False})
         assert own["value"] == "False"
         page.host._slot.model.tokenizer.chat_template = None

@@ -1,0 +1,195 @@
+"""Completions in a real page: llama.cpp's own text, streamed, stopped, queued, and refused where that is due."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from bridge.gguf import open_gguf
+from bridge.tokenizer import StreamDetokenizer
+from e2e.bridge_page import MODELS, MODES, BridgePage
+from e2e.conftest import SITE, Messages, watch
+from e2e.fault_server import Fault
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "data" / "golden"
+REAL = ROOT / "tests" / "data" / "real"
+N_PREDICT = 8
+REAL_N_PREDICT = 4
+LLAMA = "llama-tied-f32"
+
+LONG = 100
+"""Tokens of a generation that is to be stopped: a software adapter takes about 10 ms for each."""
+
+
+@pytest.fixture(scope="module", params=MODES)
+def shared(request, browser, _isolated_site):
+    """One bridge for the whole file, in each mode: these tests are about calls, not about start-up."""
+    page = browser.new_context().new_page()
+    messages = Messages()
+    watch(page, messages)
+    page.goto(_isolated_site.url("/_test/blank.html"))
+    yield BridgePage(page, request.param).open()
+    page.context.close()
+    assert not messages.errors, f"the page reported errors: {messages.errors}"
+
+
+@pytest.fixture
+def bridge(shared, site):
+    """The bridge with the tiny llama and a context of 128 tokens."""
+    load(shared, site)
+    return shared
+
+
+def load(bridge: BridgePage, site, name: str = LLAMA, **options) -> BridgePage:
+    url = site.fault(f"{name}.gguf", Fault(MODELS / f"{name}.gguf"))
+    assert bridge.load(url, **options).result == 1
+    return bridge
+
+
+def continuation(model: Path, prompt: dict) -> tuple[str, int]:
+    """The text of llama.cpp's greedy tokens as far as they are certain, and their number."""
+    tokenizer = open_gguf(model).tokenizer()
+    stream = StreamDetokenizer(tokenizer)
+    expected = prompt["expected"]
+    safe = expected["greedy"][: min(N_PREDICT, expected["greedy_safe_steps"])]
+    assert not tokenizer.eog_ids & set(safe), "pick a prompt whose answer does not end at once"
+    return "".join(map(stream.push, safe)) + stream.flush(), len(safe)
+
+
+def text_prompt(golden: Path) -> dict:
+    return next(prompt for prompt in json.loads(golden.read_text())["prompts"] if prompt["name"] == "text")
+
+
+@pytest.mark.parametrize("name", [LLAMA, "qwen3-f16", "gemma3-q4_0"])
+def test_a_page_gets_llama_cpps_text_in_pieces(shared, site, name):
+    prompt = text_prompt(GOLDEN / f"{name}.json")
+    text, n_tokens = continuation(MODELS / f"{name}.gguf", prompt)
+    bridge = load(shared, site, name)
+    done = bridge.complete(prompt["text"], nPredict=n_tokens, tokenEventEncoding="text")
+    assert done.result == text
+    assert "".join(done.pieces) == text
+    assert len(done.pieces) > 1
+    assert done.order[-1] == "usage" and done.order.count("usage") == 1
+    usage = done.usage[0]
+    assert (usage["promptTokens"], usage["completionTokens"], usage["finishReason"]) == (prompt["n_tokens"], n_tokens, "length")
+    assert 0 < usage["timeToFirstTokenMs"] <= usage["durationMs"]
+
+
+def test_pieces_are_bytes_and_the_prompt_is_not_evaluated_twice(bridge):
+    first = bridge.complete("Hello world, this is a test", emitCurrentTextOnToken=True)
+    assert bytes(byte for piece in first.pieces for byte in piece["bytes"]).decode() == first.result
+    assert first.texts[-1] == first.result
+    again = bridge.complete("Hello world, this is a test")
+    assert again.result == first.result
+    assert again.usage[0]["cachedPromptTokens"] == again.usage[0]["promptTokens"] - 1
+    assert again.texts == (["" for _ in again.pieces] if bridge.mode == "worker" else first.texts)
+
+
+def test_a_worker_gathers_pieces_when_asked_to(bridge):
+    one_by_one = bridge.complete("Hello", nPredict=12, tokenEventEncoding="text")
+    gathered = bridge.complete("Hello", nPredict=12, tokenEventEncoding="text", tokenEventFlushMs=200)
+    assert gathered.result == one_by_one.result == "".join(gathered.pieces)
+    assert (len(gathered.pieces) < len(one_by_one.pieces)) is (bridge.mode == "worker")
+
+
+def test_a_seed_makes_sampling_repeatable(bridge):
+    sampled = [bridge.complete("Hello", temp=1.5, seed=seed, nPredict=12).result for seed in (7, 7, 8)]
+    assert sampled[0] == sampled[1] != sampled[2]
+
+
+@pytest.mark.parametrize("by", ["abort", "cancel"])
+def test_a_generation_stops_where_it_is(bridge, by):
+    stopped = bridge.complete("Hello", nPredict=LONG, stop={"after": "token", "count": 3, "by": by})
+    if bridge.mode == "worker" and by == "abort":
+        assert stopped.error["name"] == "AbortError"
+    else:
+        assert stopped.result
+    assert stopped.usage[0]["finishReason"] == "cancelled"
+    assert 3 <= stopped.usage[0]["completionTokens"] < LONG
+    assert bridge.complete("Hello").usage[0]["completionTokens"] == 6
+
+
+def test_queued_calls_run_in_order_and_a_waiting_one_can_leave(bridge):
+    alone = [bridge.complete(prompt, nPredict=20).result for prompt in ("One", "Two")]
+    seen = bridge.page.evaluate("""async () => {
+      const order = [], controller = new AbortController();
+      const complete = (prompt, options = {}) => bridge.createCompletion(prompt, {
+        temp: 0, penalty: 1, nPredict: 20, onUsage: () => order.push(prompt), ...options });
+      const calls = [complete("One"), complete("Three", {signal: controller.signal}), complete("Two"), bridge.tokenize("x")];
+      setTimeout(() => controller.abort(), 20);
+      const settled = await Promise.allSettled(calls);
+      return {order, texts: [settled[0].value, settled[2].value], left: settled[1].reason.name, ids: settled[3].value.length};
+    }""")
+    assert seen == {"order": ["One", "Two"], "texts": alone, "left": "AbortError", "ids": 2}
+
+
+def test_refused_calls_are_one_sentence_and_the_next_call_works(shared, site):
+    bridge = load(shared, site, nCtx=32)
+    too_long = bridge.complete("word " * 60)
+    assert too_long.message.startswith("Failed to start generation: the prompt has ")
+    assert "32 tokens" in too_long.message
+    assert not too_long.usage
+    for options, name, text in [
+        ({"minP": 2}, "RangeError", "CompletionOptions.minP must be a finite number from 0 to 1; got 2"),
+        ({"presencePenalty": "1"}, "RangeError", 'CompletionOptions.presencePenalty must be a finite number; got "1"'),
+        ({"thinkingBudget": 8}, "TypeError", "CompletionOptions.thinkingBudget must be an object; got 8"),
+        ({"grammar": "root ::= [a-z]"}, "Error", "This build does not support CompletionOptions.grammar."),
+        ({"parts": [{"type": "image"}]}, "Error", "Multimodal input requires a loaded projector. Call loadMultimodalProjector first."),
+    ]:
+        refused = bridge.complete("Hello", **options)
+        assert (refused.error["name"], refused.message) == (name, text)
+    assert bridge.get("getModelMetadata()")["llamadart.webgpu.execution"] == ("worker" if bridge.mode == "worker" else "main-thread")
+    assert bridge.complete("Hello").result
+
+
+def test_the_context_limit_ends_a_generation_with_a_note(shared, site):
+    bridge = load(shared, site, nCtx=32)
+    done = bridge.complete("Hello", nPredict=500)
+    assert done.usage[0]["finishReason"] == "length"
+    assert done.usage[0]["promptTokens"] + done.usage[0]["completionTokens"] in (32, 33)
+    assert "generation_stopped_context_limit" in bridge.metadata("runtime_notes")
+
+
+def test_text_goes_to_tokens_and_back_and_through_templates(bridge):
+    tokenizer = open_gguf(MODELS / f"{LLAMA}.gguf").tokenizer()
+    text = "Hello, world \N{SLIGHTLY SMILING FACE}"
+    ids = bridge.call("tokenize", text).result
+    assert ids == tokenizer.encode(text)
+    assert bridge.call("tokenize", text, False).result == ids[1:]
+    assert bridge.call("detokenize", ids[1:]).result == text
+    assert "outside the vocabulary of 512 tokens" in bridge.call("detokenize", [100000]).message
+    turns = [{"role": "system", "content": "S"}, {"role": "user", "content": ["a", None, {"b": 1}]}, None]
+    plain = "system: S\nuser: a,,[object Object]\nuser: \nassistant: "
+    assert bridge.call("applyChatTemplate", turns, True, None).result == plain
+    rendered = bridge.call("renderChatTemplate", [{"role": "user", "content": "hi"}]).result
+    assert rendered == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    own = bridge.call("renderChatTemplate", [], {"template": "{{ bos_token }}{{ name }}", "name": "n"}).result
+    assert own == tokenizer.token_text(tokenizer.bos_id) + "n"
+
+
+def test_capabilities_are_told_truly_and_the_rest_is_refused_by_name(bridge):
+    capabilities = bridge.call("getCompletionCapabilities").result
+    assert (capabilities["minP"], capabilities["thinkingBudget"]) == (True, False)
+    assert bridge.call("getLoraAdapterCapabilities").result["supported"] is False
+    assert bridge.call("getEmbeddingCapabilities").result == {"apiVersion": 1, "text": False, "image": False, "audio": False}
+    for method, *args in [("embed", "x"), ("stateSaveBytes",), ("loadMultimodalProjector", "p.gguf"), ("loadLoraAdapter", "a.gguf"),
+                          ("prefetchModelToCache", "m.gguf")]:
+        assert bridge.call(method, *args).message.startswith(f"{method} is not available in this build: ")
+    assert bridge.complete("Hello").result
+
+
+def test_a_wide_sampler_brings_numpy_and_still_answers(bridge):
+    assert bridge.complete("Hello", temp=1, topK=0, seed=1).usage[0]["completionTokens"] == 6
+
+
+def test_a_real_model_answers_as_llama_cpp_does(shared, site):
+    prompt = json.loads((REAL / "smollm2.json").read_text())["prompts"][0]
+    model = SITE / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    shared.load(site.url(f"/models/{model.name}"))
+    tokenizer = open_gguf(model).tokenizer()
+    greedy = prompt["expected"]["greedy"][:REAL_N_PREDICT]
+    done = shared.complete(prompt["text"], nPredict=REAL_N_PREDICT)
+    assert done.result == tokenizer.decode(greedy)
+    assert done.usage[0]["promptTokens"] == len(prompt["tokens"])
