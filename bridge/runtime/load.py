@@ -70,6 +70,8 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
     except BaseException:
         await session.close()
         raise
+    for note in tokenizer.notes:
+        model.note(note)
     if n_ctx_train and options.n_ctx > n_ctx_train:
         model.note(f"n_ctx_exceeds_training:{n_ctx_train}")
     return model
