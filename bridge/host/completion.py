@@ -9,6 +9,7 @@ from typing import Any
 from bridge.errors import BridgeError
 from bridge.host.engine import Engine
 from bridge.host.options import CompletionRequest
+from bridge.host.ticker import Ticker
 from bridge.host.token_events import TokenEvents
 from bridge.runtime import CancelToken, Model, Usage
 
@@ -29,22 +30,21 @@ async def complete(model: Model, engine: Engine, prompt: str, request: Completio
     if request.generate.sampling.wants_numpy:
         await engine.load_package("numpy")
     events = TokenEvents(lambda payload: post_event("token", payload), request.events)
-    signs = asyncio.ensure_future(_show_prefill(post_event))
     n_tokens = 0
     try:
-        tokens = model.tokenizer.encode(prompt, add_special=True, parse_special=True)
-        async for piece in model.generate(tokens, request.generate, cancel=cancel):
-            signs.cancel()
-            n_tokens += 1
-            events.push(piece.text)
-            if n_tokens % TOKENS_PER_YIELD == 0:
-                await asyncio.sleep(0)
+        with Ticker(PREFILL_SIGN_S, lambda: post_event("prefill", {})) as prefill:
+            tokens = model.tokenizer.encode(prompt, add_special=True, parse_special=True)
+            async for piece in model.generate(tokens, request.generate, cancel=cancel):
+                prefill.stop()
+                n_tokens += 1
+                events.push(piece.text)
+                if n_tokens % TOKENS_PER_YIELD == 0:
+                    await asyncio.sleep(0)
     except BridgeError as error:
         failure = BridgeError(f"{'Generation step failed' if n_tokens else 'Failed to start generation'}: {error}")
         failure.code = error.code
         raise failure from error
     finally:
-        signs.cancel()
         events.close()
     post_event("usage", usage_for_page(model.last_usage))
     return events.text
@@ -62,9 +62,3 @@ def usage_for_page(usage: Usage) -> dict[str, Any]:
         "promptMs": usage.prompt_ms,
         "decodeMs": usage.decode_ms,
     }
-
-
-async def _show_prefill(post_event: PostEvent) -> None:
-    while True:
-        await asyncio.sleep(PREFILL_SIGN_S)
-        post_event("prefill", {})

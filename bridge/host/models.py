@@ -11,9 +11,12 @@ from bridge.errors import BridgeError, Cancelled, DeviceError, InputError, Sourc
 from bridge.host.engine import Engine
 from bridge.host.notes import RuntimeNotes
 from bridge.host.options import LoadRequest, load_request
+from bridge.host.ticker import Ticker
 from bridge.runtime import CancelToken, Model
 
 INITIAL_N_CTX = 4096
+PROGRESS_S = 0.1
+"""How often the bytes received are looked at, also while the header is read, before any weight is."""
 SPLIT_NAME = re.compile(r"-\d{4,6}-of-(\d{4,6})\.gguf$", re.IGNORECASE)
 NOT_LOADED = "No model loaded. Call loadModelFromUrl first."
 
@@ -52,9 +55,11 @@ class ModelSlot:
         await self._release_previous()
         self._notes.extend(request.notes)
         source = await self._engine.open_source(url, options, cancel)
+        report = PercentProgress(progress)
         try:
-            model = await self._engine.load_model(source, request.options, devices=self._engine.device,
-                                                  progress=PercentProgress(progress), cancel=cancel)
+            with Ticker(PROGRESS_S, lambda: report(source.received, source.size)):
+                model = await self._engine.load_model(source, request.options, devices=self._engine.device,
+                                                      progress=report, cancel=cancel)
         except BridgeError as error:
             cancel.check()  # whatever broke when the transfer was cut off
             self.note_failure(error)

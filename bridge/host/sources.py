@@ -31,6 +31,10 @@ class PageSource:
         return self.js.size()
 
     @property
+    def received(self) -> int:
+        return self.js.received()
+
+    @property
     def identity(self) -> str | None:
         return self.js.identity()
 

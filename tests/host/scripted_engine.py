@@ -62,6 +62,8 @@ class ScriptedModel:
 
 
 class ScriptedSource:
+    size, received = 100, 0
+
     def __init__(self):
         self.closed = 0
 
@@ -94,7 +96,8 @@ class ScriptedEngine:
         for loaded in (10, 10, 50, 100):
             progress(loaded, 100)
         if self.load_pause:
-            for _ in range(100):
+            for percent in range(100):
+                source.received = percent
                 await asyncio.sleep(self.load_pause / 100)
                 cancel.check()
         outcome = self.outcomes.pop(0)

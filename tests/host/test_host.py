@@ -94,6 +94,29 @@ def test_a_load_reports_percentages_that_grow_and_closes_its_source():
     run(scenario())
 
 
+def test_bytes_that_arrive_before_any_weight_count_as_progress(monkeypatch):
+    monkeypatch.setattr("bridge.host.models.PROGRESS_S", 0.01)
+
+    async def scenario():
+        page = Page(ScriptedModel())
+        page.engine.load_pause = 0.1
+
+        async def read_header_only(source, options, *, progress, cancel, **more):
+            for received in (5, 5, 40):
+                source.received = received
+                await asyncio.sleep(0.03)
+            return page.engine.outcomes.pop(0)
+
+        page.engine.load_model = read_header_only
+        await page.loaded()
+        assert [payload["loaded"] for _, payload in page.events(1)] == [5, 40]
+        before = len(page.posted)
+        await asyncio.sleep(0.03)
+        assert len(page.posted) == before
+
+    run(scenario())
+
+
 def test_a_new_load_frees_the_old_model_first_and_keeps_its_context_size_as_the_default():
     async def scenario():
         first, second = ScriptedModel(n_ctx=64), ScriptedModel(n_ctx=64)

@@ -1,0 +1,145 @@
+"""Loading in a real page: progress, interruption, sources of every kind, and failures that leave a bridge that works."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from bridge.gguf_writer import write_gguf
+from e2e.bridge_page import MODELS, MODES, BridgePage
+from e2e.fault_server import Fault
+
+LLAMA, QWEN = MODELS / "llama-tied-f32.gguf", MODELS / "qwen3-f16.gguf"
+SLOW = 150_000
+"""Bytes per second: the tiny llama takes a bit more than two seconds, in pieces of 64 KiB."""
+
+
+@pytest.fixture(params=MODES)
+def bridge(request, page):
+    return BridgePage(page, request.param).open()
+
+
+def expect_network_error(bridge: BridgePage, messages, part: str) -> None:
+    """The browser itself complains of a broken transfer, but not of one in a worker."""
+    if bridge.mode == "direct":
+        messages.expect(part)
+
+
+def works(bridge: BridgePage) -> bool:
+    return bridge.complete("Hello").result != ""
+
+
+def test_progress_grows_to_the_whole_file(bridge, site):
+    fault = Fault(LLAMA, bytes_per_second=SLOW)
+    assert (bridge.get("getContextSize()"), bridge.get("isGpuActive()")) == ({"worker": 0, "direct": 4096}[bridge.mode], False)
+    loading = bridge.load(site.fault("m.gguf", fault))
+    assert loading.result == 1
+    size = LLAMA.stat().st_size
+    counts = [progress["loaded"] for progress in loading.progress]
+    assert counts == sorted(set(counts)) and len(counts) > 2
+    assert loading.progress[-1] == {"loaded": size, "total": size}
+    assert {progress["total"] for progress in loading.progress} == {size}
+    assert fault.bytes_sent == size and len(fault.seen) == 1, "one pass, one request"
+    assert (bridge.get("getContextSize()"), bridge.get("isGpuActive()"), bridge.get("getBackendName()")) == (128, True, "WebGPU")
+    assert bridge.metadata("model_bytes") == str(size)
+    assert bridge.get("getModelMetadata()")["general.architecture"] == "llama"
+
+
+@pytest.mark.parametrize("by", ["abort", "cancel"])
+def test_a_stopped_download_stops_the_transfer_and_the_next_load_works(bridge, site, by):
+    fault = Fault(LLAMA, bytes_per_second=SLOW / 3)
+    stopped = bridge.load(site.fault("slow.gguf", fault), stop={"after": "progress", "count": 1, "by": by})
+    assert stopped.error == {"name": "AbortError", "message": "Model load was cancelled.", "code": 20}
+    assert bridge.call("tokenize", "x").message == "No model loaded. Call loadModelFromUrl first."
+    sent = fault.bytes_sent
+    time.sleep(1.5)  # one more piece may have been on its way
+    assert fault.bytes_sent <= sent + 128 * 1024 < LLAMA.stat().st_size
+    assert bridge.load(site.fault("m.gguf", Fault(LLAMA))).result == 1
+    assert works(bridge)
+
+
+def test_failed_loads_say_why_and_leave_a_bridge_that_works(bridge, site, messages, tmp_path):
+    strange = tmp_path / "strange.gguf"
+    write_gguf(strange, {"general.architecture": "perceptron", "perceptron.block_count": 1})
+    content = LLAMA.read_bytes()
+    broken = [
+        (Fault(LLAMA, status=404), "Failed to fetch model shard: 404 Not Found"),
+        (Fault(b"<!doctype html><title>Sign in</title>" + b" " * 4096), "Failed to load GGUF model: "),
+        (Fault(content[: len(content) // 2]), "Failed to load GGUF model: "),
+        (Fault(content[:1000]), "Failed to load GGUF model: "),
+        (Fault(b""), "Failed to load GGUF model: "),
+        (Fault(strange), "perceptron"),
+    ]
+    for i, (fault, text) in enumerate(broken):
+        failed = bridge.load(site.fault(f"broken-{i}.gguf", fault))
+        assert text in failed.message, failed.message
+        assert "localhost" not in failed.message and "broken-" not in failed.message
+        assert bridge.get("getContextSize()") == 0
+        assert bridge.metadata("model_bytes") == "0"
+    expect_network_error(bridge, messages, "404")
+    assert bridge.load(site.fault("m.gguf", Fault(LLAMA))).result == 1
+    assert works(bridge)
+
+
+def test_bad_arguments_are_one_sentence_and_keep_the_loaded_model(bridge, site):
+    url = site.fault("m.gguf", Fault(LLAMA))
+    bridge.load(url)
+    for source, options, text in [
+        ("", {}, "Model URL is empty."),
+        ([], {}, "Model URL is empty."),
+        (url, {"nCtx": 1e9}, "Failed to load GGUF model: n_ctx is 1000000000; it must be an integer from 1 to 1048576"),
+        (url, {"cacheTypeK": 8, "flashAttention": 0}, "Failed to load GGUF model: Non-F16 KV cache requires flashAttention"),
+        ([url, url], {}, "Failed to load GGUF model: a model split into 2 files is not available in this build; merge the files into one."),
+    ]:
+        assert bridge.load(source, **options).message == text
+        assert bridge.get("getContextSize()") == 128
+    assert works(bridge)
+
+
+def test_another_model_takes_the_place_of_the_first(bridge, site):
+    bridge.load(site.fault("llama.gguf", Fault(LLAMA)))
+    first = bridge.complete("Hello").result
+    bridge.load(site.fault("qwen.gguf", Fault(QWEN)), nCtx=64)
+    assert bridge.get("getModelMetadata()")["general.architecture"] == "qwen3"
+    assert bridge.get("getContextSize()") == 64
+    assert bridge.complete("Hello").result != first
+    bridge.load(site.fault("llama.gguf", Fault(LLAMA)))
+    assert bridge.complete("Hello").result == first
+
+
+def test_servers_without_ranges_broken_transfers_and_relative_addresses(bridge, site, messages):
+    whole = Fault(LLAMA, ranges=False, etag=None)
+    assert bridge.load(site.fault("whole.gguf", whole)).result == 1
+    expected = bridge.complete("Hello").result
+    dropped = Fault(LLAMA, drop_after=150_000, bytes_per_second=2_000_000)
+    assert bridge.load(site.fault("dropped.gguf", dropped)).result == 1
+    assert [request.range for request in dropped.seen][0] is None
+    expect_network_error(bridge, messages, "ERR_CONTENT_LENGTH_MISMATCH")
+    assert len(dropped.seen) == 2 and dropped.seen[1].range.startswith("bytes=") and dropped.seen[1].if_range
+    assert bridge.complete("Hello").result == expected
+    site.fault("near.gguf", Fault(LLAMA))
+    assert bridge.load("../_fault/near.gguf").result == 1
+    assert bridge.complete("Hello").result == expected
+
+
+def test_a_file_that_changes_during_the_load_is_refused(bridge, site, messages):
+    changed = Fault(LLAMA, drop_after=150_000, bytes_per_second=2_000_000, changed_body=LLAMA.read_bytes()[::-1])
+    failed = bridge.load(site.fault("changed.gguf", changed))
+    assert "changed" in failed.message and failed.message.startswith(("Failed to fetch model shard: ", "Range resume not honored"))
+    expect_network_error(bridge, messages, "ERR_CONTENT_LENGTH_MISMATCH")
+
+
+def test_a_local_file_loads_through_a_blob_address(bridge):
+    bridge.page.set_content('<input type="file">')
+    bridge.page.set_input_files("input", LLAMA)
+    address = bridge.page.evaluate("URL.createObjectURL(document.querySelector('input').files[0])")
+    loading = bridge.load(address)
+    assert loading.result == 1
+    assert loading.progress[-1]["loaded"] == LLAMA.stat().st_size
+    assert works(bridge)
+
+
+def test_asking_for_the_cpu_still_runs_and_says_on_what(bridge, site):
+    bridge.load(site.fault("m.gguf", Fault(LLAMA)), nGpuLayers=0)
+    assert "cpu_backend_unavailable:using_webgpu" in bridge.metadata("runtime_notes")
+    assert works(bridge)
