@@ -48,7 +48,7 @@ class Downloads:
         npm = shutil.which("npm")
         if npm is None:
             raise FetchError("npm is not installed")
-        return self._archive(package, [npm, "pack", "--silent", package])
+        return self._archive(package, [npm, "pack", "--loglevel=error", package])
 
     def _archive(self, name: str, command: list[str]) -> Path:
         known = self._archives.get(name)
@@ -64,8 +64,7 @@ class Downloads:
         client = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         files = [file for file in folder.iterdir() if file.is_file()]
         if client.returncode != 0 or len(files) != 1:
-            lines = (client.stderr or client.stdout).strip().splitlines()
-            return FetchError(lines[-1] if lines else f"the client exited with status {client.returncode}")
+            return FetchError(_first_error(client.stderr) or f"the client exited with status {client.returncode}")
         return files[0]
 
 
@@ -198,6 +197,12 @@ class Joined:
                     os.unlink(piece)
         finally:
             piece.unlink(missing_ok=True)
+
+
+def _first_error(stderr: str) -> str:
+    """The line in which pip or npm says what went wrong; npm's very first one holds only a code."""
+    lines = [line for line in stderr.splitlines() if line.lower().startswith(("error", "npm error"))]
+    return next((line for line in lines if not line.startswith("npm error code")), "")
 
 
 def extract_tar_member(archive: Path, name: str, target: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import subprocess
 import tarfile
 import zipfile
 from dataclasses import dataclass, replace
@@ -165,3 +166,18 @@ def test_damaged_stamps_only_cost_a_hash(tmp_path):
     (tmp_path / ".verified.json").write_text("{")
     assert ensure([wanted], tmp_path, quiet) == 0
     assert wanted.path in json.loads((tmp_path / ".verified.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [
+        ("npm error code ETARGET\nnpm error notarget No matching version.\nnpm error A log is in x\n", "No matching version"),
+        ("WARNING: slow\nERROR: Could not find a version of it\nERROR: No distribution\n", "Could not find a version"),
+        ("", "exited with status 3"),
+    ],
+)
+def test_what_a_client_said_is_passed_on(tmp_path, monkeypatch, stderr, said):
+    failed = subprocess.CompletedProcess([], 3, "", stderr)
+    monkeypatch.setattr("tools.asset_sources.subprocess.run", lambda *args, **options: failed)
+    with pytest.raises(FetchError, match=said):
+        Downloads(tmp_path).pypi("thing==1.0")
