@@ -17,6 +17,7 @@ const DEFAULT_SCRIPT = {
   finishReason: "stop",
   answerError: null,
   failAfter: 0, // pieces that arrive before answerError
+  chatTemplate: "{{ messages }}",
   templateError: null,
   tokensPerCharacter: 0.25,
   supportsUsage: true,
@@ -102,11 +103,12 @@ export class LlamaWebGpuBridge {
   getModelMetadata() {
     if (!this.#nCtx) return {};
     return {
-      "general.name": "SmolLM2 135M Instruct",
+      "general.name": "Mock 135M",
       "general.architecture": "llama",
       "general.size_label": "135M",
       "general.file_type": "3",
       "general.license": "apache-2.0",
+      ...(script().chatTemplate ? { "tokenizer.chat_template": script().chatTemplate } : {}),
       "llama.block_count": "30",
       "llama.context_length": "8192",
       "llamadart.webgpu.execution": this.#config.disableWorker ? "main-thread" : "worker",

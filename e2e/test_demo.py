@@ -1,4 +1,4 @@
-"""The demo page with a scripted bridge: loading, chatting, stopping, settings, errors, and what survives a reload."""
+"""The demo page with a scripted bridge: loading, chatting, stopping, settings, and what survives a reload."""
 
 from __future__ import annotations
 
@@ -74,33 +74,31 @@ def test_another_place_to_run_means_another_engine(demo):
     assert len(demo.calls("dispose")) == 1
 
 
-@pytest.mark.parametrize("layers", ["-1", "2.5", "many", "1000"])
-def test_wrong_gpu_layers_are_refused_in_a_sentence(demo, layers):
+def test_wrong_gpu_layers_are_refused_in_a_sentence(demo):
     demo.open()
-    demo.option("GPU layers").fill(layers)
-    demo.page.locator("#load").click()
-    expect(demo.page.locator("#gpu-layers-problem")).to_have_text(
-        f"GPU layers is “{layers}”; it must be a whole number from 0 to 999, or empty."
-    )
+    for layers in ("-1", "2.5", "many", "1000"):
+        demo.option("GPU layers").fill(layers)
+        demo.page.locator("#load").click()
+        expect(demo.page.locator("#gpu-layers-problem")).to_have_text(
+            f"GPU layers is “{layers}”; it must be a whole number from 0 to 999, or empty."
+        )
     assert demo.calls("loadModelFromUrl") == []
 
 
-@pytest.mark.parametrize(
-    ("address", "problem"),
-    [
-        ("", "Paste the address of a GGUF file."),
-        ("http://", "This is not a web address."),
-        ("ftp://a.example/m.gguf", "The address begins with “ftp:”; it must begin with https: or http:."),
-        ("javascript:alert(1)", "The address begins with “javascript:”; it must begin with https: or http:."),
-    ],
-)
-def test_a_wrong_address_is_refused_where_it_was_typed(demo, address, problem):
+def test_a_wrong_address_is_refused_where_it_was_typed(demo):
+    problems = {
+        "": "Paste the address of a GGUF file.",
+        "http://": "This is not a web address.",
+        "ftp://a.example/m.gguf": "The address begins with “ftp:”; it must begin with https: or http:.",
+        "javascript:alert(1)": "The address begins with “javascript:”; it must begin with https: or http:.",
+    }
     demo.open()
     demo.page.get_by_label("From a web address").check()
-    demo.page.locator("#model-url").fill(address)
-    demo.page.locator("#load").click()
-    expect(demo.page.locator("#url-problem")).to_have_text(problem)
-    expect(demo.page.locator("#model-url")).to_be_focused()
+    for address, problem in problems.items():
+        demo.page.locator("#model-url").fill(address)
+        demo.page.locator("#load").click()
+        expect(demo.page.locator("#url-problem")).to_have_text(problem)
+        expect(demo.page.locator("#model-url")).to_be_focused()
     assert demo.calls("loadModelFromUrl") == []
 
 
@@ -161,6 +159,21 @@ def test_unloading_frees_the_engine_and_keeps_the_chat(demo):
     assert [call["again"] for call in demo.calls("dispose")] == [False]
 
 
+def test_the_bar_names_the_model(demo):
+    demo.open().load()
+    expect(demo.page.locator("#loaded-name")).to_have_text("SmolLM2 135M Instruct")
+    demo.page.get_by_role("button", name="Unload").click()
+    demo.page.get_by_label("From a web address").check()
+    demo.page.locator("#model-url").fill("https://a.example/m.gguf")
+    demo.load()
+    expect(demo.page.locator("#loaded-name")).to_have_text("Mock 135M")
+
+
+def test_a_software_adapter_is_named_as_the_reason_for_slow_answers(demo):
+    demo.open(adapter="google swiftshader").load()
+    expect(demo.notice).to_contain_text("software graphics adapter")
+
+
 # Chatting
 
 
@@ -196,9 +209,21 @@ def test_the_whole_conversation_goes_through_the_models_template(demo):
 def test_a_template_that_fails_is_replaced_by_a_plain_format_with_a_note(demo):
     demo.open(templateError={"message": "the template calls raise_exception"}).load().ask("One")
     expect(demo.page.locator(".note")).to_have_text(
-        "The model’s own chat template could not be used, so a plain format was: the template calls raise_exception."
+        "A plain format was used in the place of the model’s own chat template. The template calls raise_exception."
     )
     assert demo.calls("createCompletion")[0]["prompt"] == "user: One\nassistant: "
+
+
+def test_a_model_without_a_template_is_asked_in_a_plain_format_with_a_note(demo):
+    demo.open(chatTemplate="").load().ask("One")
+    expect(demo.page.locator(".note")).to_have_text("This model was made without a chat template, so a plain format was used.")
+    assert demo.calls("createCompletion")[0]["prompt"] == "user: One\nassistant: "
+
+
+@pytest.mark.parametrize("answer", ["", " \n "])
+def test_an_answer_without_a_word_says_so(demo, answer):
+    demo.open(answer=answer).load().ask("One")
+    expect(demo.answer).to_have_text("The model ended its answer without a word.")
 
 
 def test_turns_that_no_longer_fit_are_left_out_with_a_note(demo):
@@ -298,26 +323,28 @@ def test_sampling_settings_reach_the_bridge_survive_a_reload_and_can_be_reset(de
     expect(demo.settings().get_by_label("Seed")).to_have_value("")
 
 
-@pytest.mark.parametrize(
-    ("label", "text", "problem"),
-    [
-        ("Temperature", "-0.1", "Temperature is “-0.1”; it must be a number from 0 to 5."),
-        ("Top-p", "1.5", "Top-p is “1.5”; it must be a number from 0 to 1."),
-        ("Top-k", "2.5", "Top-k is “2.5”; it must be a whole number from 0 to 1000."),
-        ("Min-p", "lots", "Min-p is “lots”; it must be a number from 0 to 1."),
-        ("Longest answer", "", "Longest answer is empty; it must be a whole number from 1 to 32768."),
-        ("Repeat penalty", "Infinity", "Repeat penalty is “Infinity”; it must be a number from 0.1 to 5."),
-        ("Seed", "-1", "Seed is “-1”; it must be a whole number from 0 to 4294967295, or empty."),
-    ],
-)
-def test_a_wrong_setting_says_so_and_the_last_right_value_is_used(demo, label, text, problem):
+WRONG_SETTINGS = [
+    ("Temperature", "-0.1", "Temperature is “-0.1”; it must be a number from 0 to 5."),
+    ("Top-p", "1.5", "Top-p is “1.5”; it must be a number from 0 to 1."),
+    ("Top-k", "2.5", "Top-k is “2.5”; it must be a whole number from 0 to 1000."),
+    ("Min-p", "lots", "Min-p is “lots”; it must be a number from 0 to 1."),
+    ("Longest answer", "", "Longest answer is empty; it must be a whole number from 1 to 32768."),
+    ("Repeat penalty", "Infinity", "Repeat penalty is “Infinity”; it must be a number from 0.1 to 5."),
+    ("Seed", "-1", "Seed is “-1”; it must be a whole number from 0 to 4294967295, or empty."),
+]
+
+
+def test_wrong_settings_say_so_and_the_last_right_values_are_used(demo):
     demo.open().load()
-    field = demo.settings().get_by_label(label, exact=True)
-    field.fill(text)
-    expect(field).to_have_attribute("aria-invalid", "true")
-    expect(field).to_have_accessible_description(re.compile(re.escape(problem)))
+    for label, text, problem in WRONG_SETTINGS:
+        field = demo.settings().get_by_label(label, exact=True)
+        field.fill(text)
+        expect(field).to_have_attribute("aria-invalid", "true")
+        expect(field).to_have_accessible_description(re.compile(re.escape(problem)))
     demo.ask("One")
     assert demo.calls("createCompletion")[0]["options"] == DEFAULTS
+    demo.settings().get_by_role("button", name="Reset to defaults").click()
+    expect(demo.page.locator("#settings .problem").filter(has_text=re.compile("."))).to_have_count(0)
 
 
 def test_the_chat_survives_a_reload(demo):
@@ -354,93 +381,3 @@ def test_a_browser_without_storage_says_that_the_chat_is_not_kept(demo):
     demo.open().load().ask("One")
     expect(demo.answer).to_have_text("Hello from the mock.")
     expect(demo.notice).to_contain_text("gone after a reload")
-
-
-# Errors
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        ({"message": "Failed to fetch model shard: 404 Not Found"},
-         "There is no file at this address (status 404). Check the address, or choose another model."),
-        ({"message": "Failed to fetch model shard: 403 Forbidden"},
-         "The server does not give this file to everyone (status 403). Download it where you are signed in, and choose it from this computer."),
-        ({"message": "Failed to fetch model shard: 503 Service Unavailable"},
-         "The server is not able to send the file just now (status 503). Wait a moment and load it again."),
-        ({"message": 'not a GGUF file: it starts with bytes 3c 21 64 6f, not with 47 47 55 46 ("GGUF")'},
-         "This is not a GGUF model file. Choose a file that ends in .gguf; an address must lead to the file itself, not to a page about it."),
-        ({"message": "Failed to fetch", "name": "TypeError"},
-         "The file could not be read: the server did not answer, or it does not let other sites read its files (CORS)."
-         " Check the connection, or download the file and choose it from this computer."),
-        ({"message": "the architecture 'zebra' is not supported; supported are gemma2, llama", "code": "UNSUPPORTED"},
-         "The architecture 'zebra' is not supported; supported are gemma2, llama. Choose another model or another file of it."),
-        ({"message": "this device has no WebGPU adapter", "code": "DEVICE_FAILED"},
-         "This device has no WebGPU adapter."
-         " Use a current Chrome, Edge or Safari with graphics acceleration on, or set GPU layers to 0."),
-        ({"message": "tensor 'output.weight' has shape (4, 4); (8, 4) is needed"},
-         "Tensor 'output.weight' has shape (4, 4); (8, 4) is needed. Load it again, or choose another model."),
-        ({"message": ""}, "Something went wrong, and the engine did not say what. Load it again, or choose another model."),
-    ],
-)
-def test_a_failed_load_is_a_sentence_and_advice_and_the_next_one_works(demo, error, sentence):
-    demo.open(loadError=error)
-    demo.page.locator("#load").click()
-    expect(demo.page.get_by_role("alert")).to_contain_text(sentence)
-    expect(demo.alert).to_have_text(sentence)
-    demo.change_script(loadError=None)
-    demo.load()
-    expect(demo.alert).to_have_count(0)
-
-
-def test_a_missing_bridge_is_a_sentence(demo, messages):
-    demo.page.route("**/web/llama_webgpu_bridge.js", lambda route: route.abort())
-    demo.page.goto(demo._address)
-    demo.wait().page.locator("#load").click()
-    expect(demo.alert).to_contain_text("could not be read")
-    messages.expect("ERR_FAILED")
-
-
-def test_an_answer_that_fails_at_once_leaves_the_question_to_try_again(demo):
-    error = {"message": "the prompt has 3000 tokens, which exceeds the context size of 2048", "code": "CONTEXT_OVERFLOW"}
-    demo.open(answerError=error).load()
-    demo.send("One")
-    expect(demo.alert).to_have_text(
-        "The prompt has 3000 tokens, which exceeds the context size of 2048."
-        " Write less, clear the chat, or unload the model and load it with a larger context."
-    )
-    expect(demo.page.locator(".message")).to_have_count(1)
-    demo.change_script(answerError=None)
-    demo.page.get_by_role("button", name="Try again").click()
-    expect(demo.answer).to_have_text("Hello from the mock.")
-    expect(demo.alert).to_have_count(0)
-
-
-def test_an_answer_that_breaks_off_keeps_its_text(demo):
-    demo.open(answer=LONG, answerError={"message": "the device was lost: power"}, failAfter=10).load()
-    demo.send("Count")
-    expect(demo.alert).to_have_text("The device was lost: power. Unload the model and load it again.")
-    expect(demo.answer).to_contain_text("word9")
-    expect(demo.outcome).to_have_text("failed")
-    demo.change_script(answer="Back.", answerError=None)
-    demo.ask("Again")
-    expect(demo.answer).to_have_text("Back.")
-
-
-@pytest.mark.parametrize(
-    ("world", "sentence"),
-    [
-        ("Object.defineProperty(globalThis, 'isSecureContext', {value: false})", "Browsers switch WebGPU off on pages opened over plain http."),
-        ("Object.defineProperty(Navigator.prototype, 'gpu', {get: () => undefined})", "This browser offers no WebGPU"),
-    ],
-)
-def test_a_browser_without_webgpu_is_told_at_once(demo, world, sentence):
-    demo.page.add_init_script(world)
-    demo.open()
-    expect(demo.notice).to_contain_text(sentence)
-
-
-def test_the_page_works_without_cross_origin_isolation(page, other_site):
-    demo = DemoPage(page, other_site.url(DEMO)).open().load().ask("One")
-    expect(demo.answer).to_have_text("Hello from the mock.")
-    expect(page.locator("#browser-facts")).to_contain_text("no, so the processor works on one thread")

@@ -9,7 +9,7 @@ import { Conversation } from "./conversation.js";
 import { acceptDrops } from "./drop.js";
 import { Engine } from "./engine.js";
 import { explain, isAbort } from "./errors.js";
-import { modelName } from "./facts.js";
+import { isSoftwareAdapter, modelName } from "./facts.js";
 import { Loader } from "./loader.js";
 import { Panes } from "./panes.js";
 import { RunPane } from "./run_pane.js";
@@ -24,8 +24,11 @@ const settings = new Settings();
 const runPane = new RunPane();
 const panes = new Panes();
 const transcript = new Transcript({ onAgain: again });
-const loader = new Loader({ onLoad: (source, options) => start((signal) => load(source, options, signal)), onCancel: stop });
+const loader = new Loader({ onLoad: (...chosen) => start((signal) => load(...chosen, signal)), onCancel: stop });
 const composer = new Composer({ onSend: send, onStop: stop, onClear: clear, mayStop: () => phase() === "answering" });
+
+const SOFTWARE_ADAPTER =
+  "This browser draws with a software graphics adapter, so answers come slowly; with graphics acceleration on they are many times faster.";
 
 let running = null; // {controller, done} of the load or the answer in progress
 
@@ -44,7 +47,7 @@ async function stop() {
   await running?.done;
 }
 
-async function load(source, options, signal) {
+async function load(source, options, name, signal) {
   clearAlert();
   clearNotice();
   setPhase("loading");
@@ -58,9 +61,10 @@ async function load(source, options, signal) {
   }
   setPhase(failure ? "idle" : "ready");
   loader.setBusy(false);
-  showModel();
+  showModel(name);
   if (!failure) {
     composer.focus();
+    if (isSoftwareAdapter(engine.facts().metadata)) showNotice(SOFTWARE_ADAPTER);
     return announce("The model is ready.");
   }
   document.getElementById("load").focus();
@@ -142,11 +146,11 @@ async function clear() {
   });
 }
 
-/** The name in the bar and the facts in the pane follow what the engine says is loaded. */
-function showModel() {
-  const isLoaded = phase() !== "idle";
-  document.getElementById("loaded-name").textContent = isLoaded ? modelName(engine.facts().metadata) : "";
-  runPane.showFacts(isLoaded ? engine.facts() : null, null);
+/** The name in the bar and the facts in the pane follow what is loaded. */
+function showModel(name) {
+  const facts = phase() === "idle" ? null : engine.facts();
+  document.getElementById("loaded-name").textContent = facts ? (name ?? modelName(facts.metadata)) : "";
+  runPane.showFacts(facts, null);
   runPane.showUsage(null);
 }
 

@@ -3,6 +3,8 @@
  * the engine.
  */
 
+import { sentence } from "./errors.js";
+
 const ROOM_FOR_ANSWER = 0.25; // at most this part of the context is kept free by leaving out old turns
 
 export class Engine {
@@ -102,10 +104,14 @@ export class Engine {
   }
 
   async #render(turns, notes) {
+    if (!this.#bridge.getModelMetadata()["tokenizer.chat_template"]) {
+      notes.push("This model was made without a chat template, so a plain format was used.");
+      return this.#bridge.applyChatTemplate(turns, true);
+    }
     try {
       return await this.#bridge.renderChatTemplate(turns, { addAssistant: true });
     } catch (error) {
-      notes.push(`The model’s own chat template could not be used, so a plain format was: ${error.message}.`);
+      notes.push(`A plain format was used in the place of the model’s own chat template. ${sentence(error.message)}`);
       return this.#bridge.applyChatTemplate(turns, true);
     }
   }

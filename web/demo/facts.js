@@ -16,6 +16,8 @@ const NOTES = [
   [/^threads_capped_no_coi$/, "The page is not cross-origin isolated, so the processor works on one thread."],
   [/^generation_stopped_context_limit$/, "The answer ended because the context was full."],
   [/^n_ctx_exceeds_training:(\d+)$/, (length) => `The context is longer than the ${integer(length)} tokens that the model was trained on.`],
+  [/^gpu_layers_whole_model:/, "Models run on the graphics processor whole, however many layers were asked for."],
+  [/^previous_model_released$/, "The model before was freed first."],
   [/^worker_fallback:/, "The worker failed, so the model runs on the page’s own thread."],
   [/^model_cache_hit$/, "The model came from this browser’s cache."],
   [/^model_cache_stored$/, "The model is kept in this browser’s cache for next time."],
@@ -92,6 +94,11 @@ export function adapterName(value) {
   if (!adapter || typeof adapter !== "object") return text(adapter);
   const { description, vendor, architecture, device } = adapter;
   return text(description) || [vendor, architecture, device].filter(Boolean).join(" ");
+}
+
+/** Whether the "graphics processor" is a program: SwiftShader, llvmpipe, Microsoft's basic renderer. */
+export function isSoftwareAdapter(metadata) {
+  return /swiftshader|llvmpipe|lavapipe|basic render|warp/i.test(adapterName(metadata["llamadart.webgpu.adapter"]) ?? "");
 }
 
 function parameters(metadata) {

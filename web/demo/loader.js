@@ -17,13 +17,16 @@ export class Loader {
   #file = null;
   #chosen = { ...DEFAULTS, ...recall(KEY, {}) };
 
-  /** @param {{onLoad: (source: string | File, options: object) => void, onCancel: () => void}} handlers */
+  /**
+   * @param {{onLoad: (source: string | File, options: object, name?: string) => void, onCancel: () => void}} handlers
+   *   `name` is what the manifest calls the model; any other is called what its file says
+   */
   constructor({ onLoad, onCancel }) {
     byId("load-form").addEventListener("submit", (event) => {
       event.preventDefault();
       const source = this.#source();
       const options = this.#options();
-      if (source && options) onLoad(source, options);
+      if (source && options) onLoad(source, options, this.#model?.name);
     });
     byId("cancel-load").addEventListener("click", onCancel);
     byId("load-form").addEventListener("input", () => this.#notice());

@@ -82,9 +82,10 @@ export class Transcript {
 
   #showBody(article, { role, content, ended, notes }) {
     const body = article.querySelector(".body");
-    if (content && body.firstElementChild?.className === "waiting") body.replaceChildren();
+    const hasWords = content.trim() !== "";
+    if (hasWords && body.firstElementChild?.className === "waiting") body.replaceChildren();
     if (role === "user") body.replaceChildren(paragraph(content));
-    else if (content) showMarkdown(body, content);
+    else if (hasWords) showMarkdown(body, content);
     else if (ended) body.replaceChildren(paragraph(emptyAnswer(ended), "waiting"));
     if (ended && notes) body.after(...notes.map((note) => paragraph(note, "note")));
   }
