@@ -12,8 +12,9 @@ RNG = np.random.default_rng(3)
 
 
 def n_in_of(type_name):
-    """Two super-blocks, or an odd number of small blocks so that rows begin at odd multiples of 2 bytes."""
-    return 512 if quant_type(type_name).block_size == 256 else 3 * quant_type(type_name).block_size
+    """Two super-blocks, or an odd number of small blocks so that rows begin anywhere in a word, or an odd number of pairs."""
+    block = quant_type(type_name).block_size
+    return 512 if block == 256 else 90 if block == 1 else 3 * block
 
 
 @pytest.mark.parametrize("n_tokens", [1, 7])

@@ -1,0 +1,165 @@
+"""The same kernels through web/gpu_device.js and the browser's own shader compiler (SwiftShader computes)."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bridge.errors import Cancelled, DeviceError, InputError, SourceError
+from bridge.gpu.formats import FORMATS
+from bridge.gpu.session import GpuSession
+from bridge.gpu.tuning import HARDWARE, SOFTWARE
+from bridge.plan import lower
+from bridge.runtime.cancel import CancelToken
+from tests.gpu import test_block_formats, test_operations
+from tests.gpu.harness import assert_close, reference_of, run
+from tests.gpu.test_session import N_VOCAB, tiny_model
+from tools.page_gpu import PageSource, open_page_device
+
+
+@pytest.fixture(scope="module")
+def page_device():
+    with open_page_device() as device:
+        yield device
+
+
+async def open_session(device, graph, tensors, source=None, cancel=None, progress=lambda loaded, total: None, **options):
+    session = await GpuSession.create(device, lower(graph), **({"n_ctx": 64, "n_ubatch": 8, "kv_type": "f32"} | options))
+    try:
+        await session.load_weights(source or PageSource(tensors.data), tensors.infos, progress, cancel or CancelToken())
+    except BaseException:
+        await session.close()
+        raise
+    return session
+
+
+def test_the_adapter_is_known_to_be_software_and_core_limits_suffice(page_device):
+    assert page_device.info.is_software
+    assert page_device.limits.max_storage_buffers_per_shader_stage == 8
+    assert page_device.limits.max_compute_invocations_per_workgroup == 256
+    assert page_device.limits.max_compute_workgroup_storage_size == 16384
+
+
+@pytest.mark.parametrize("kv_type, tolerance", [("f32", 2e-5), ("f16", 5e-3)])
+def test_a_model_agrees_with_the_reference(page_device, kv_type, tolerance):
+    graph, tensors = tiny_model()
+    reference = reference_of(graph, tensors)
+    seen = []
+
+    async def compare():
+        session = await open_session(page_device, graph, tensors, kv_type=kv_type,
+                                     progress=lambda *event: seen.append(event))
+        start = 0
+        for n, outputs in ((8, []), (7, [0, 3, 6]), (1, [0])):
+            tokens = [(start * 5 + i * 3) % N_VOCAB for i in range(n)]
+            got = await session.evaluate(tokens, start, outputs)
+            expected = await reference.evaluate(tokens, start, outputs)
+            start += n
+            if outputs:
+                assert_close(np.array(got), np.array(expected).reshape(-1), tolerance)
+        await session.close()
+
+    asyncio.run(compare())
+    assert seen[-1] == (len(tensors.data), len(tensors.data))
+
+
+def test_a_token_in_steady_state_costs_four_calls_one_submit_and_one_map(page_device):
+    graph, tensors = tiny_model()
+
+    async def decode():
+        session = await open_session(page_device, graph, tensors)
+        await session.evaluate([4], 0, [0])
+        before = page_device.counters
+        for position in range(1, 11):
+            await session.evaluate([position], position, [0])
+        after = page_device.counters
+        await session.close()
+        return before, after
+
+    before, after = asyncio.run(decode())
+    assert after == replace(before, calls=before.calls + 40, submits=before.submits + 10, maps=before.maps + 10)
+
+
+@pytest.mark.parametrize("type_name, tuning", [
+    *(pytest.param(name, SOFTWARE, id=name) for name in FORMATS),
+    *(pytest.param(name, HARDWARE, id=f"{name}-hardware") for name in ("F16", "Q8_0", "Q4_K", "Q6_K")),
+])
+def test_every_format(page_device, type_name, tuning):
+    n_in = test_block_formats.n_in_of(type_name)
+    op = test_operations.OneOperation(np.random.default_rng(5).standard_normal((8, n_in)).astype(np.float32))
+    if FORMATS[type_name].type.block_size == 1:
+        op.tensors.add_normal("w.weight", 37, n_in, type_name=type_name)
+    else:
+        op.tensors.add_blocks("w.weight", type_name, 37, n_in)
+    graph = op.finish(op.builder.matmul(op.x(), "w", 37))
+    for tokens in ([2], [0, 1, 2, 3, 4, 5, 6]):
+        got, expected = run(page_device, graph, op.tensors, [(tokens, 0)], tuning=tuning)
+        assert_close(got, expected)
+
+
+def test_operations_with_hard_cases(page_device):
+    """The compilers of llvmpipe and SwiftShader differ; so may what they make of loops, barriers, exp and tanh."""
+    test_operations.test_attention_over_more_positions_than_a_chunk(page_device, HARDWARE)
+    test_operations.test_attention_heads(page_device, SOFTWARE, 4, 2, 10, 6)
+    test_operations.test_mixture_of_experts(page_device, HARDWARE, "Q8_0", False)
+    test_operations.test_rope(page_device, head_dim=10, n_rot=6, style="neox")
+    test_operations.test_matmul_of_any_even_width(page_device, HARDWARE, "F16", 34)
+    for act in ("silu", "gelu"):
+        test_operations.test_glu_up_to_extreme_values(page_device, act)
+    test_operations.test_add_scale_and_softcap(page_device)
+
+
+def test_many_sessions_leave_no_buffer_and_compile_nothing_again(page_device):
+    graph, tensors = tiny_model()
+
+    async def cycle():
+        session = await open_session(page_device, graph, tensors)
+        await session.evaluate([1, 2], 0, [1])
+        await session.close()
+        return page_device.counters
+
+    first, *_, last = [asyncio.run(cycle()) for _ in range(6)]
+    per_cycle = (last.created - first.created) / 5
+    assert (last.buffers, last.buffer_bytes) == (first.buffers, first.buffer_bytes) == (0, 0)
+    assert per_cycle == asyncio.run(cycle()).created - last.created
+
+
+def test_a_cancelled_load_stops_the_stream_and_frees_its_buffers(page_device):
+    graph, tensors = tiny_model()
+    cancel = CancelToken()
+    cancel.cancel()
+    with pytest.raises(Cancelled):
+        asyncio.run(open_session(page_device, graph, tensors, cancel=cancel))
+    assert page_device.counters.buffers == 0
+
+
+def test_a_file_that_ends_early_is_a_source_error(page_device):
+    graph, tensors = tiny_model()
+    with pytest.raises(SourceError, match="past the end of a"):
+        asyncio.run(open_session(page_device, graph, tensors, source=PageSource(tensors.data[:-1000])))
+    assert page_device.counters.buffers == 0
+
+
+def test_errors_of_creation_name_what_was_made(page_device):
+    with pytest.raises(DeviceError, match=r"creating the pipeline broken failed: line 1: expected"):
+        asyncio.run(page_device.create_pipeline("fn main() { nonsense }", "broken", ("uniform",)))
+    page_device.create_buffer(1 << 45, label="blk.0.huge")
+    with pytest.raises(DeviceError, match="creating the buffer blk.0.huge of 35184372088832 bytes failed"):
+        asyncio.run(page_device.check())
+    asyncio.run(page_device.check())  # told once
+
+
+def test_a_lost_device_fails_later_calls_with_a_reason():
+    graph, tensors = tiny_model()
+    with open_page_device() as device:
+        async def lose():
+            session = await open_session(device, graph, tensors)
+            device.destroy()
+            with pytest.raises(DeviceError, match="the device was lost: it was destroyed"):
+                await session.evaluate([1], 0, [0])
+            with pytest.raises(InputError):
+                await session.evaluate([], 0, [0])
+            await session.close()
+
+        asyncio.run(lose())
