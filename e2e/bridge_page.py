@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page
+from e2e.conftest import PAGE_TIMEOUT_MS, Messages, Site, watch
+from playwright.sync_api import Browser, Page
 
 MODELS = Path(__file__).resolve().parent.parent / "tests" / "data" / "models"
 MODES = ("worker", "direct")
@@ -69,10 +72,10 @@ class Outcome:
 
 
 class BridgePage:
-    """A page with one bridge, in worker or direct mode."""
+    """A page with one bridge, in worker or direct mode; ``messages`` is what the page said."""
 
-    def __init__(self, page: Page, mode: str):
-        self.page, self.mode = page, mode
+    def __init__(self, page: Page, mode: str, messages: Messages | None = None):
+        self.page, self.mode, self.messages = page, mode, messages
 
     def open(self, **config: Any) -> BridgePage:
         self.page.evaluate(OPEN, {"disableWorker": self.mode == "direct", **config})
@@ -98,3 +101,21 @@ class BridgePage:
 
     def dispose(self) -> None:
         self.page.evaluate("bridge.dispose()")
+
+    def expect_network_error(self, part: str) -> None:
+        """The browser itself complains of a failed transfer, but not of one in a worker."""
+        if self.mode == "direct":
+            self.messages.expect(part)
+
+
+@contextmanager
+def shared_bridge(browser: Browser, site: Site, mode: str) -> Iterator[BridgePage]:
+    """One bridge for many tests, for those that are about calls and not about start-up."""
+    page = browser.new_context().new_page()
+    page.set_default_timeout(PAGE_TIMEOUT_MS)
+    messages = Messages()
+    watch(page, messages)
+    page.goto(site.url("/_test/blank.html"))
+    yield BridgePage(page, mode, messages).open()
+    page.context.close()
+    assert not messages.errors, f"the page reported errors: {messages.errors}"

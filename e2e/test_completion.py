@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from bridge.gguf import open_gguf
 from bridge.tokenizer import StreamDetokenizer
-from e2e.bridge_page import MODELS, MODES, BridgePage
-from e2e.conftest import SITE, Messages, watch
+from e2e.bridge_page import MODELS, MODES, BridgePage, shared_bridge
+from e2e.conftest import SITE
 from e2e.fault_server import Fault
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,14 +25,8 @@ LONG = 100
 
 @pytest.fixture(scope="module", params=MODES)
 def shared(request, browser, _isolated_site):
-    """One bridge for the whole file, in each mode: these tests are about calls, not about start-up."""
-    page = browser.new_context().new_page()
-    messages = Messages()
-    watch(page, messages)
-    page.goto(_isolated_site.url("/_test/blank.html"))
-    yield BridgePage(page, request.param).open()
-    page.context.close()
-    assert not messages.errors, f"the page reported errors: {messages.errors}"
+    with shared_bridge(browser, _isolated_site, request.param) as bridge:
+        yield bridge
 
 
 @pytest.fixture

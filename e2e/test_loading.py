@@ -6,7 +6,7 @@ import time
 
 import pytest
 from bridge.gguf_writer import write_gguf
-from e2e.bridge_page import MODELS, MODES, BridgePage
+from e2e.bridge_page import MODELS, MODES, BridgePage, shared_bridge
 from e2e.fault_server import Fault
 
 LLAMA, QWEN = MODELS / "llama-tied-f32.gguf", MODELS / "qwen3-f16.gguf"
@@ -14,15 +14,16 @@ SLOW = 150_000
 """Bytes per second: the tiny llama takes a bit more than two seconds, in pieces of 64 KiB."""
 
 
-@pytest.fixture(params=MODES)
-def bridge(request, page):
-    return BridgePage(page, request.param).open()
+@pytest.fixture(scope="module", params=MODES)
+def shared(request, browser, _isolated_site):
+    with shared_bridge(browser, _isolated_site, request.param) as bridge:
+        yield bridge
 
 
-def expect_network_error(bridge: BridgePage, messages, part: str) -> None:
-    """The browser itself complains of a broken transfer, but not of one in a worker."""
-    if bridge.mode == "direct":
-        messages.expect(part)
+@pytest.fixture
+def bridge(shared, site):
+    """A bridge that failures and other models have gone through before; ``site`` forgets its addresses afterwards."""
+    return shared
 
 
 def works(bridge: BridgePage) -> bool:
@@ -31,7 +32,6 @@ def works(bridge: BridgePage) -> bool:
 
 def test_progress_grows_to_the_whole_file(bridge, site):
     fault = Fault(LLAMA, bytes_per_second=SLOW)
-    assert (bridge.get("getContextSize()"), bridge.get("isGpuActive()")) == ({"worker": 0, "direct": 4096}[bridge.mode], False)
     loading = bridge.load(site.fault("m.gguf", fault))
     assert loading.result == 1
     size = LLAMA.stat().st_size
@@ -58,7 +58,7 @@ def test_a_stopped_download_stops_the_transfer_and_the_next_load_works(bridge, s
     assert works(bridge)
 
 
-def test_failed_loads_say_why_and_leave_a_bridge_that_works(bridge, site, messages, tmp_path):
+def test_failed_loads_say_why_and_leave_a_bridge_that_works(bridge, site, tmp_path):
     strange = tmp_path / "strange.gguf"
     write_gguf(strange, {"general.architecture": "perceptron", "perceptron.block_count": 1})
     content = LLAMA.read_bytes()
@@ -76,7 +76,7 @@ def test_failed_loads_say_why_and_leave_a_bridge_that_works(bridge, site, messag
         assert "localhost" not in failed.message and "broken-" not in failed.message
         assert bridge.get("getContextSize()") == 0
         assert bridge.metadata("model_bytes") == "0"
-    expect_network_error(bridge, messages, "404")
+    bridge.expect_network_error("404")
     assert bridge.load(site.fault("m.gguf", Fault(LLAMA))).result == 1
     assert works(bridge)
 
@@ -107,14 +107,14 @@ def test_another_model_takes_the_place_of_the_first(bridge, site):
     assert bridge.complete("Hello").result == first
 
 
-def test_servers_without_ranges_broken_transfers_and_relative_addresses(bridge, site, messages):
+def test_servers_without_ranges_broken_transfers_and_relative_addresses(bridge, site):
     whole = Fault(LLAMA, ranges=False, etag=None)
     assert bridge.load(site.fault("whole.gguf", whole)).result == 1
     expected = bridge.complete("Hello").result
     dropped = Fault(LLAMA, drop_after=150_000, bytes_per_second=2_000_000)
     assert bridge.load(site.fault("dropped.gguf", dropped)).result == 1
     assert [request.range for request in dropped.seen][0] is None
-    expect_network_error(bridge, messages, "ERR_CONTENT_LENGTH_MISMATCH")
+    bridge.expect_network_error("ERR_CONTENT_LENGTH_MISMATCH")
     assert len(dropped.seen) == 2 and dropped.seen[1].range.startswith("bytes=") and dropped.seen[1].if_range
     assert bridge.complete("Hello").result == expected
     site.fault("near.gguf", Fault(LLAMA))
@@ -122,15 +122,15 @@ def test_servers_without_ranges_broken_transfers_and_relative_addresses(bridge, 
     assert bridge.complete("Hello").result == expected
 
 
-def test_a_file_that_changes_during_the_load_is_refused(bridge, site, messages):
+def test_a_file_that_changes_during_the_load_is_refused(bridge, site):
     changed = Fault(LLAMA, drop_after=150_000, bytes_per_second=2_000_000, changed_body=LLAMA.read_bytes()[::-1])
     failed = bridge.load(site.fault("changed.gguf", changed))
     assert "changed" in failed.message and failed.message.startswith(("Failed to fetch model shard: ", "Range resume not honored"))
-    expect_network_error(bridge, messages, "ERR_CONTENT_LENGTH_MISMATCH")
+    bridge.expect_network_error("ERR_CONTENT_LENGTH_MISMATCH")
 
 
 def test_a_local_file_loads_through_a_blob_address(bridge):
-    bridge.page.set_content('<input type="file">')
+    bridge.page.evaluate("document.body.innerHTML = '<input type=file>'")
     bridge.page.set_input_files("input", LLAMA)
     address = bridge.page.evaluate("URL.createObjectURL(document.querySelector('input').files[0])")
     loading = bridge.load(address)
