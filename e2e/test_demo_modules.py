@@ -198,7 +198,7 @@ def test_figures(call, function, value, shown):
     ],
 )
 def test_speeds(call, usage, expected):
-    assert call("run_pane", "speeds", usage) == expected
+    assert call("usage", "speeds", usage) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import { milliseconds, plural, speed } from "./format.js";
 import { showMarkdown } from "./markdown_view.js";
-import { speeds } from "./run_pane.js";
+import { speeds } from "./usage.js";
 
 const WHO = { user: "You", assistant: "Model" };
 const ENDED = { length: "reached the longest answer", cancelled: "stopped", failed: "failed" };
