@@ -4,7 +4,8 @@ from .errors import GGUFError, GGUFLimitExceeded, GGUFTruncated, GGUFUnsupported
 from .header import GGUFHeader, HeaderParser, Metadata, header_reads
 from .limits import DEFAULT_LIMITS, GGUFLimits
 from .reader import AsyncGGUFFile, GGUFFile, open_gguf, open_gguf_async
-from .sources import BytesSource, ByteSource, FileObjectSource, FileSource
+from .shards import shard_names
+from .sources import BytesSource, ByteSource, FileObjectSource, FileSource, JoinedSource
 from .strings import StringArray
 from .tensors import TensorInfo
 
@@ -23,10 +24,12 @@ __all__ = [
     "GGUFTruncated",
     "GGUFUnsupported",
     "HeaderParser",
+    "JoinedSource",
     "Metadata",
     "StringArray",
     "TensorInfo",
     "header_reads",
     "open_gguf",
     "open_gguf_async",
+    "shard_names",
 ]

@@ -47,6 +47,14 @@ SCALARS = {
     11: ("i64", Struct("<q"), "q"),
     12: ("f64", Struct("<d"), "d"),
 }
+# What readers of these keys rely on; every published file has them so.
+KNOWN_KEYS = {
+    "general.alignment": "u32",
+    "tokenizer.ggml.tokens": "array of string",
+    "tokenizer.ggml.merges": "array of string",
+    "tokenizer.ggml.scores": "array of f32",
+    "tokenizer.ggml.token_type": "array of i32",
+}
 TYPE_NAMES = {BOOL: "bool", STRING: "string", ARRAY: "array", **{id_: row[0] for id_, row in SCALARS.items()}}
 
 
@@ -201,6 +209,8 @@ class HeaderParser:
             value = cursor.number(layout, f"the value of {shown(key)}")
         else:
             raise GGUFError(f"metadata key {shown(key)} has unknown value type {kind}; known are 0 to {max(TYPE_NAMES)}")
+        if kind_name != KNOWN_KEYS.get(key, kind_name):
+            raise GGUFError(f"{key} is of type {kind_name}; it must be {KNOWN_KEYS[key]}")
         self._values[key] = value
         self._types[key] = kind_name
 
@@ -292,8 +302,6 @@ class HeaderParser:
         if key not in self._values:
             return DEFAULT_ALIGNMENT
         alignment, limit = self._values[key], self._limits.max_alignment
-        if self._types[key] != "u32":
-            raise GGUFError(f"{key} is a {self._types[key]}; it must be a u32")
         if not 1 <= alignment <= limit or alignment & (alignment - 1):
             raise GGUFError(f"{key} is {alignment}; it must be a power of two from 1 to {limit}")
         return alignment

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from bridge.errors import InputError, ModelError
+from bridge.errors import BridgeError, InputError, ModelError
 
-from .header import GGUFHeader, header_reads
+from .errors import GGUFError
+from .header import GGUFHeader
 from .limits import DEFAULT_LIMITS, GGUFLimits
-from .sources import BytesSource, ByteSource, FileObjectSource, FileSource
+from .shards import model_reads, name_shard, refuse_lone_shard, shard_label, shard_names, split_count
+from .sources import BytesSource, ByteSource, FileObjectSource, FileSource, JoinedSource
 from .tensors import TensorInfo, shown
 
 if TYPE_CHECKING:
@@ -130,43 +132,47 @@ class AsyncGGUFFile(_OpenFile):
         return _join_rows(info, ids, stored)
 
 
+OneSource = str | os.PathLike | bytes | BinaryIO | ByteSource
+
+
 def open_gguf(
-    source: str | os.PathLike | bytes | BinaryIO | ByteSource,
-    *,
-    limits: GGUFLimits = DEFAULT_LIMITS,
-    allow_unvalidated: bool = False,
+    source: OneSource | Sequence[OneSource], *, limits: GGUFLimits = DEFAULT_LIMITS, allow_unvalidated: bool = False
 ) -> GGUFFile:
     """Open a path, an http(s) URL, bytes, a binary file object or a ByteSource, and read its header.
 
+    The path or URL of any shard of a split model opens all of it; so does a list of its files in order.
     ``allow_unvalidated`` reads from a server that gives nothing to notice a changed file by. Raises GGUFError for what
     is wrong with the file and SourceError for what goes wrong while reading it.
     """
     opened, ours = _source_for(source, allow_unvalidated)
     try:
-        reads = header_reads(opened.size, limits)
-        offset, length = next(reads)
-        while True:
-            offset, length = reads.send(opened.read(offset, length))
-    except StopIteration as finished:
-        return GGUFFile(opened, finished.value)
+        header = _read_header(opened, limits)
+        if len(opened.shards) == 1 and split_count(header) > 1:
+            opened, header = _open_siblings(source, opened, header, limits, allow_unvalidated)
+        return GGUFFile(opened, header)
     except BaseException:
         if ours:
             opened.close()
         raise
 
 
-async def open_gguf_async(source, *, limits: GGUFLimits = DEFAULT_LIMITS) -> AsyncGGUFFile:
+async def open_gguf_async(source, *, limits: GGUFLimits = DEFAULT_LIMITS, seekable: bool = False) -> AsyncGGUFFile:
     """Open an async source: an object with ``size`` (bytes, or None) and ``async read(offset, length) -> bytes``.
 
-    Where ``size`` is None a read at the end of the file may come back short.
+    Where ``size`` is None a read at the end of the file may come back short. A source that joins the files of a split
+    model says so in ``shards``, their sizes. ``seekable`` allows reads behind the header, which find files glued together.
     """
-    reads = header_reads(source.size, limits)
+    sizes = getattr(source, "shards", None) or (source.size,)
+    reads = model_reads(sizes, limits, seekable=seekable)
     try:
         offset, length = next(reads)
         while True:
             offset, length = reads.send(bytes(await source.read(offset, length)))
     except StopIteration as finished:
-        return AsyncGGUFFile(source, finished.value)
+        header = finished.value
+    if len(sizes) == 1:
+        refuse_lone_shard(header, source.size)
+    return AsyncGGUFFile(source, header)
 
 
 def check_row_ids(info: TensorInfo, ids: Iterable[int]) -> list[int]:
@@ -186,6 +192,16 @@ def check_row_ids(info: TensorInfo, ids: Iterable[int]) -> list[int]:
     return checked
 
 
+def _read_header(source: ByteSource, limits: GGUFLimits, known: Mapping[int, GGUFHeader] | None = None) -> GGUFHeader:
+    reads = model_reads(source.shards, limits, known=known)
+    try:
+        offset, length = next(reads)
+        while True:
+            offset, length = reads.send(source.read(offset, length))
+    except StopIteration as finished:
+        return finished.value
+
+
 def _source_for(source, allow_unvalidated: bool) -> tuple[ByteSource, bool]:
     """The byte source for what the user gave, and whether it was opened here (so is ours to close on failure)."""
     if isinstance(source, ByteSource):
@@ -200,7 +216,49 @@ def _source_for(source, allow_unvalidated: bool) -> tuple[ByteSource, bool]:
         return FileSource(source), True
     if hasattr(source, "read"):
         return FileObjectSource(source), False
-    raise InputError(f"open_gguf takes a path, a URL, bytes or a binary file object, got {type(source).__name__}")
+    if isinstance(source, (list, tuple)):
+        return _joined(source, allow_unvalidated)
+    raise InputError(
+        "open_gguf takes a path, a URL, bytes, a binary file object, or a list of these for a split model, "
+        f"got {type(source).__name__}"
+    )
+
+
+def _joined(sources: Sequence[OneSource], allow_unvalidated: bool, known: Mapping[int, ByteSource] | None = None):
+    """One source over the files of a split model, and whether it is all ours; ``known`` holds those open already."""
+    if len(sources) == 1 and not known:
+        return _source_for(sources[0], allow_unvalidated)
+    parts, ours = [], []
+    for i, one in enumerate(sources):
+        if known and i in known:
+            parts.append(known[i])
+            continue
+        try:
+            part, is_ours = _source_for(one, allow_unvalidated)
+        except BridgeError as error:
+            for opened in ours:
+                opened.close()
+            raise name_shard(error, shard_label(i, len(sources)))
+        parts.append(part)
+        ours += [part] if is_ours else []
+    return JoinedSource(parts), len(ours) == len(parts)
+
+
+def _open_siblings(source, opened: ByteSource, header: GGUFHeader, limits: GGUFLimits, allow_unvalidated: bool):
+    """The whole set, where ``source`` is the path or URL of one of its files, which is open already."""
+    name = source if isinstance(source, str) else os.fspath(source) if isinstance(source, os.PathLike) else ""
+    siblings = shard_names(name) if isinstance(name, str) else None
+    if siblings is None:
+        refuse_lone_shard(header, opened.size)
+    names, index = siblings
+    if len(names) != split_count(header):
+        raise GGUFError(f"the file's name says {len(names)} shards, its split.count is {split_count(header)}")
+    joined, _ = _joined(names, allow_unvalidated, {index: opened})
+    try:
+        return joined, _read_header(joined, limits, {index: header})
+    except BaseException:
+        joined.close()
+        raise
 
 
 def _runs(ids: list[int]) -> list[tuple[int, int]]:

@@ -1,16 +1,18 @@
 """Where a file's bytes come from: a path, a file object or bytes in memory (http is in ``http_source``).
 
 A source answers ``size``, ``identity``, ``read(offset, length)``, ``stream(offset, length)`` and ``close()``. A read
-gives exactly the bytes asked for or raises; it never comes back short. A set of split files will be one more source
-with these methods.
+gives exactly the bytes asked for or raises; it never comes back short. The files of a split model are one source too:
+they are read as if they lay end to end.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from io import SEEK_END
+from itertools import accumulate
 from typing import BinaryIO
 
 from bridge.errors import InputError, SourceError
@@ -25,6 +27,9 @@ class ByteSource(ABC):
     ``reads`` count what was really fetched.
     """
 
+    bytes_read: int
+    reads: int
+
     size: int
     identity: str | None = None
 
@@ -32,6 +37,11 @@ class ByteSource(ABC):
         self.size = size
         self.bytes_read = 0
         self.reads = 0
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """Sizes of the files that the source consists of, in order; one unless it joins a split model."""
+        return (self.size,)
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly ``length`` bytes from ``offset``; raises InputError for a range outside the file, else SourceError."""
@@ -134,3 +144,54 @@ class FileSource(FileObjectSource):
 
     def close(self) -> None:
         self._file.close()
+
+
+class JoinedSource(ByteSource):
+    """The files of a split model, one after another; closing it closes them all."""
+
+    def __init__(self, parts: Sequence[ByteSource]):
+        if not parts:
+            raise InputError("a split model has at least one file, got none")
+        self._parts = tuple(parts)
+        self._starts = [0, *accumulate(part.size for part in parts)]
+        self.size = self._starts[-1]
+        identities = [part.identity for part in parts]
+        self.identity = None if None in identities else " ".join(identities)
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        return tuple(part.size for part in self._parts)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(part.bytes_read for part in self._parts)
+
+    @property
+    def reads(self) -> int:
+        return sum(part.reads for part in self._parts)
+
+    def read(self, offset: int, length: int) -> bytes:
+        self._check_range(offset, length)
+        return self._read(offset, length)
+
+    def _read(self, offset: int, length: int) -> bytes:
+        pieces = [part.read(start, n) for part, start, n in self._ranges(offset, length)]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _stream(self, offset: int, length: int, chunk: int) -> Iterator[bytes]:
+        for part, start, n in self._ranges(offset, length):
+            yield from part.stream(start, n, chunk)
+
+    def _ranges(self, offset: int, length: int) -> Iterator[tuple[ByteSource, int, int]]:
+        """The parts that bytes [offset, offset + length) lie in, each with its own offset and length."""
+        end = offset + length
+        i = max(bisect_right(self._starts, offset) - 1, 0)
+        while offset < end:
+            stop = min(end, self._starts[i + 1])
+            if stop > offset:
+                yield self._parts[i], offset - self._starts[i], stop - offset
+            offset, i = stop, i + 1
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()

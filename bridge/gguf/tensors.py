@@ -15,7 +15,8 @@ class TensorInfo:
     """Where a tensor lies and how it is stored.
 
     ``shape`` is row-major, outermost first: a matmul weight is ``(n_out, n_in)`` (the file lists it the other way
-    round). ``offset`` counts bytes from the start of the file, ``shard`` says which file of a split set that is.
+    round). ``offset`` counts bytes from the start of the file, in a split model from the start of its first file;
+    ``shard`` says which of its files the tensor is in.
     """
 
     name: str

@@ -1,7 +1,8 @@
 """Asynchronous byte sources: how the loader reads a model, whatever holds its bytes.
 
 A source has ``size`` (bytes), ``async read(offset, length) -> bytes`` and ``stream(offset, length)``, an asynchronous
-iterator of byte chunks. In a page ``bridge.host.sources`` wraps JavaScript sources in the same shape.
+iterator of byte chunks; one that joins the files of a split model also has ``shards``, their sizes. In a page
+``bridge.host.sources`` wraps JavaScript sources in the same shape.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class AsyncSource:
     def __init__(self, source: Any) -> None:
         self._source = source
         self.size: int = source.size
+        self.shards: tuple[int, ...] = source.shards
 
     async def read(self, offset: int, length: int) -> bytes:
         return self._source.read(offset, length)

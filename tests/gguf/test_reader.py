@@ -117,9 +117,9 @@ def test_no_validator_over_http():
         assert open_gguf(server.url, allow_unvalidated=True).source.identity is None
 
 
-@pytest.mark.parametrize("source", [None, 7, ["a"], object()])
+@pytest.mark.parametrize("source", [None, 7, {"a": 1}, object()])
 def test_things_that_hold_no_file(source):
-    with pytest.raises(InputError, match="open_gguf takes a path, a URL, bytes or a binary file object, got"):
+    with pytest.raises(InputError, match="open_gguf takes a path, a URL, bytes, a binary file object, or a list of these .*, got"):
         open_gguf(source)
 
 
