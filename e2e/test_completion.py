@@ -187,3 +187,17 @@ def test_a_real_model_answers_as_llama_cpp_does(shared, site):
     done = shared.complete(prompt["text"], nPredict=REAL_N_PREDICT)
     assert done.result == tokenizer.decode(greedy)
     assert done.usage[0]["promptTokens"] == len(prompt["tokens"])
+
+
+def test_decoding_creates_nothing_and_crosses_to_javascript_a_few_times_a_token(shared, site):
+    shared.load(site.url("/models/SmolLM2-135M-Instruct.Q4_1.gguf"))
+    shared.complete("The capital of France is", nPredict=REAL_N_PREDICT)
+    before = shared.call("debugCounters").result
+    assert shared.complete("The capital of France is", nPredict=REAL_N_PREDICT).usage[0]["completionTokens"] == REAL_N_PREDICT
+    after = shared.call("debugCounters").result
+    grown = {counter: after[counter] - before[counter] for counter in after}
+    assert grown["gpuObjectsCreated"] == grown["gpuBuffers"] == 0
+    assert 0 < grown["gpuSubmits"] <= REAL_N_PREDICT
+    assert 0 < grown["gpuMaps"] <= REAL_N_PREDICT
+    # Besides the tokens there are three messages: the usage, the result and the first counters' answer.
+    assert grown["pythonToJsCalls"] <= 8 * REAL_N_PREDICT + 3

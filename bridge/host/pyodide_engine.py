@@ -9,6 +9,7 @@ from typing import Any
 from pyodide.ffi import JsException, to_js
 
 from bridge.errors import SourceError
+from bridge.gpu.device import Counters
 from bridge.host.host import Host
 from bridge.host.sources import PageSource, open_page_source
 from bridge.runtime import CancelToken, load_model
@@ -34,6 +35,7 @@ class PyodideEngine:
         self._js = js
         self._device: Any = None
         self.notes = list(js.boot.notes)
+        self.n_posts = 0
 
     async def open_source(self, url: str, options: Mapping[str, Any], cancel: CancelToken) -> PageSource:
         return await open_page_source(self._js.byte_source, url, options, cancel)
@@ -59,24 +61,34 @@ class PyodideEngine:
     def counters(self) -> dict[str, int]:
         import pyodide_js
 
-        counters = {"jsReferences": pyodide_js._module._hiwire_num_refs()}
-        if self._device is not None:
-            gpu = self._device.counters
-            counters |= {"gpuBuffers": gpu.buffers, "gpuBufferBytes": gpu.buffer_bytes, "gpuObjectsCreated": gpu.created,
-                         "gpuSubmits": gpu.submits, "gpuMaps": gpu.maps, "pythonToJsCalls": gpu.calls}
-        return counters
+        gpu = self._device.counters if self._device is not None else Counters()
+        return {
+            "jsReferences": pyodide_js._module._hiwire_num_refs(),  # JavaScript objects that Python holds, of all bridges here
+            "pythonToJsCalls": gpu.calls + self.n_posts,
+            "gpuBuffers": gpu.buffers,
+            "gpuBufferBytes": gpu.buffer_bytes,
+            "gpuObjectsCreated": gpu.created,
+            "gpuSubmits": gpu.submits,
+            "gpuMaps": gpu.maps,
+        }
 
 
 def host_for_page(post: Any, js: Any, config: Any, direct: bool) -> PageHost:
     """See bridge.host.create_host. Messages go out as JSON text with their binary values beside it."""
 
+    engine = PyodideEngine(js)
+
     def post_message(message: dict[str, Any]) -> None:
+        engine.n_posts += 1
         buffers: list[Any] = []
         text = json.dumps(message, default=lambda value: _placeholder(value, buffers), allow_nan=False)
-        post(text, to_js(buffers))
+        if buffers:
+            post(text, to_js(buffers))
+        else:
+            post(text)
 
     settings = config.to_py() if config is not None else {}
-    return PageHost(Host(post_message, PyodideEngine(js), settings, bool(direct)))
+    return PageHost(Host(post_message, engine, settings, bool(direct)))
 
 
 def _placeholder(value: Any, buffers: list[Any]) -> dict[str, int]:

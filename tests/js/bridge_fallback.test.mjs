@@ -130,6 +130,8 @@ test('a recoverable file error replaces the worker once and retries there', asyn
   assert.notEqual(second, first);
   assert.equal(first.terminated, 1);
   await settled();
+  const labels = [first, second].map((worker) => worker.calls()[0]);
+  assert.deepEqual(labels.map(({ operationId, workerGeneration }) => [operationId, workerGeneration]), [[1, 1], [1, 2]]);
   second.result(1, 1, LOADED);
   assert.equal(await load, 1);
   assert.equal(bridge.getContextSize(), 512);

@@ -6,6 +6,7 @@ export class Operation {
 
   /** @param {{cancelledText?: string, signal?: AbortSignal}} options */
   constructor({ cancelledText = 'The operation was cancelled.', signal } = {}) {
+    this.id = 0; // the queue counts its operations
     this.cancelledText = cancelledText;
     this.signal = signal;
     this.active = false;
@@ -42,6 +43,7 @@ export class Operation {
 export class OperationQueue {
   #waiting = [];
   #closedBy = null;
+  #lastId = 0;
   #whenIdle = [];
 
   /** The operation that runs now. @type {Operation | null} */
@@ -56,6 +58,7 @@ export class OperationQueue {
   enqueue(operation, run) {
     if (this.#closedBy) return Promise.reject(this.#closedBy());
     if (operation.aborted) return Promise.reject(operation.abortError());
+    operation.id = ++this.#lastId;
     return new Promise((resolve, reject) => {
       const entry = { operation, run, resolve, reject, onAbort: () => this.#onAbort(entry) };
       operation.signal?.addEventListener('abort', entry.onAbort);

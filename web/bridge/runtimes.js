@@ -36,6 +36,7 @@ export class Runtimes {
   /** The last loaded model, as the request that brought it. @type {Request['remember'] | null} */
   #model = null;
   #retired = [];
+  #workerGeneration = 0;
   #fallbackReason = null;
   #notes = [];
 
@@ -113,6 +114,7 @@ export class Runtimes {
     operation.enter(runtime);
     const { args, transfer } = request.message();
     const isCurrent = () => runtime === (this.#worker ?? this.#direct);
+    const labels = { operationId: operation.id, workerGeneration: this.#workerGeneration };
     let usage = null;
     const onEvent = (event, payload) => {
       if (!isCurrent()) return;
@@ -121,7 +123,7 @@ export class Runtimes {
     };
     let reply;
     try {
-      reply = await runtime.call(request.method, args, { transfer, onEvent, ...this.#limits(runtime, request, args) });
+      reply = await runtime.call(request.method, args, { transfer, onEvent, labels, ...this.#limits(runtime, request, args) });
     } catch (error) {
       if (operation.cancelRequested) {
         this.#resyncAfterCancel(request.method, error.state);
@@ -240,6 +242,7 @@ export class Runtimes {
   #startWorker() {
     const started = startWorker(this.#config.workerUrl, this.#bridgeUrl, pageUrl());
     const initMs = initBudgetMs(this.#config);
+    this.#workerGeneration += 1;
     return new RuntimeProxy(started, { config: engineConfig(this.#config), initMs, isWorker: true });
   }
 
