@@ -1,4 +1,4 @@
-"""A file on an http(s) server that honours Range, read through urllib.
+"""A file on an http(s) server that honours Range, read through urllib; in a Pyodide worker pyodide-http carries that.
 
 It is opened with a one-byte range, not a HEAD: the answer's Content-Range states the size, and its strong ETag (else
 Last-Modified) goes out as If-Range with every later read, so that a changed file is an error and not a mixture. Broken
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import http.client
 import socket
+import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import quote, urldefrag, urlsplit
 
-from bridge.errors import InputError
+from bridge.errors import InputError, UnsupportedError
 
 from .http_rules import Answer, HTTPSourceError, Validator, check_range_response, validator_of
 from .sources import ByteSource
@@ -26,6 +27,9 @@ LONGEST_PAUSE = 8.0
 LONGEST_RETRY_AFTER = 30.0
 TIMEOUT = 60.0  # seconds without a byte
 _SECRET_HEADERS = ("Authorization", "Cookie")
+_IN_BROWSER = sys.platform == "emscripten"
+# Browsers add it to every range request by themselves and let no script do it.
+_OWN_HEADERS = {} if _IN_BROWSER else {"Accept-Encoding": "identity"}
 
 
 class HTTPSource(ByteSource):
@@ -48,6 +52,8 @@ class HTTPSource(ByteSource):
         self._url = _plain_url(url)
         self._headers = dict(headers or {})
         self._retries, self._timeout, self._sleep = retries, timeout, sleep
+        if _IN_BROWSER:
+            _let_the_browser_fetch()
         self._opener = urllib.request.build_opener(_Redirects)
         self._known_size: int | None = None
         self._validator: Validator | None = None
@@ -97,7 +103,7 @@ class HTTPSource(ByteSource):
         """One request for [at, end), the rest of a read that began at ``start``."""
         if self._closed:
             raise HTTPSourceError("the source is closed")
-        headers = {**self._headers, "Range": f"bytes={at}-{end - 1}", "Accept-Encoding": "identity"}
+        headers = {**self._headers, **_OWN_HEADERS, "Range": f"bytes={at}-{end - 1}"}
         if self._validator:
             headers["If-Range"] = self._validator.value
         with self._fetch(headers) as response:
@@ -127,6 +133,11 @@ class HTTPSource(ByteSource):
             raise HTTPSourceError(f"network error: {_reason(error.reason)}", transient=not final) from error
         except (OSError, http.client.HTTPException) as error:
             raise HTTPSourceError(f"network error: {_reason(error)}", transient=True) from error
+        except Exception as error:
+            if not _IN_BROWSER:
+                raise
+            # A JavaScript exception, whose text holds the address.
+            raise HTTPSourceError(f"network error: {getattr(error, 'name', 'Error')}", transient=True) from None
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -140,6 +151,15 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             for name in _SECRET_HEADERS:
                 redirected.remove_header(name)
         return redirected
+
+
+def _let_the_browser_fetch() -> None:
+    """Make urllib use the browser's synchronous requests, which workers may make."""
+    try:
+        import pyodide_http
+    except ImportError:
+        raise UnsupportedError("reading a URL inside Pyodide needs its package pyodide-http; load that first") from None
+    pyodide_http.patch_urllib()
 
 
 def _receive(response, n: int) -> bytes:

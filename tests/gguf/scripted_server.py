@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,12 +18,13 @@ class ScriptedServer:
     """Serves ``body``: request number i gets ``answers[i]`` (see http_cases.json), the last one again and again.
 
     ``requests`` holds the headers of every request and ``paths`` their paths; ``ranges`` is what the requests asked for.
-    ``write`` may replace how body bytes are sent.
+    HEAD is refused with 403, as some stores do; ``methods`` tells whether one came.
     """
 
-    def __init__(self, body: bytes, answers: list, write: Callable | None = None):
-        self.body, self.answers, self.write = body, answers, write
+    def __init__(self, body: bytes, answers: list):
+        self.body, self.answers = body, answers
         self.requests: list[Message] = []
+        self.methods: list[str] = []
         self.paths: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -57,7 +57,14 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def do_HEAD(self):
+            server.methods.append("HEAD")
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
         def do_GET(self):
+            server.methods.append("GET")
             answer = server.answer(len(server.requests))
             server.requests.append(self.headers)
             server.paths.append(self.path)
@@ -82,13 +89,11 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(body[: answer["drop"]])
                 self.close_connection = True
                 return
-            (server.write or _write)(self.wfile, body)
+            step = answer.get("chunk", len(body)) or 1
+            for at in range(0, len(body), step):
+                self.wfile.write(body[at : at + step])
 
         def log_message(self, *_):
             pass
 
     return Handler
-
-
-def _write(file, body: bytes) -> None:
-    file.write(body)

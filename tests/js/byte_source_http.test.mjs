@@ -11,7 +11,7 @@ const URL_WITH_SECRET = 'https://models.example/private/model.gguf?token=secret'
 for (const shared of cases) {
   test(`shared case: ${shared.name}`, async () => {
     const file = countingFile(shared.size ?? 512);
-    const { fetch, requests } = scriptedFetch(file, shared.answers);
+    const { fetch, requests, inits } = scriptedFetch(file, shared.answers);
     const source = fromURL(URL_WITH_SECRET, { fetch, allowUnvalidated: shared.allow_unvalidated, retryPauseMs: 1 });
     const got = [];
     let failure = null;
@@ -36,6 +36,7 @@ for (const shared of cases) {
       assert.deepEqual(got, (shared.reads ?? []).map(([offset, length]) => file.slice(offset, offset + length)));
       assert.equal(source.size(), file.length);
     }
+    assert.ok(inits.every(({ method = 'GET' }) => method === 'GET'));
     if ('identity' in shared) assert.equal(source.identity(), shared.identity);
     if ('requests' in shared) assert.deepEqual(requests, shared.requests);
   });

@@ -13,6 +13,10 @@ export function scriptedFetch(file, answers) {
 
   async function fetch(url, init = {}) {
     init.signal?.throwIfAborted();
+    if (init.method === 'HEAD') {
+      inits.push(init);
+      return new Response(null, { status: 403 });
+    }
     const given = answers[Math.min(requests.length, answers.length - 1)];
     const answer = { ...GOOD, ...(given === 'good' ? {} : given) };
     const headers = { ...GOOD.headers, ...(answer.set ?? {}) };
