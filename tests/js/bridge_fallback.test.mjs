@@ -107,6 +107,30 @@ test('state methods never fall back, and a missing feature never costs the worke
   assert.equal(direct.length, 0);
 });
 
+test('a worker that crashed under a call that cannot move is not asked again', async () => {
+  const { bridge, worker, direct } = await loadedBridge();
+  const save = outcome(bridge.stateSaveBytes());
+  await settled();
+  worker.crash('gone');
+  assert.equal((await save)[1].message, 'gone');
+  const call = bridge.tokenize('x');
+  for (let i = 0; i < 4; i++) {
+    await settled();
+    if (direct[0]) serve(direct[0]);
+  }
+  assert.equal(await call, 'direct tokenize');
+  assert.equal(worker.calls('tokenize').length, 0);
+});
+
+test('an error in an idle worker is not taken for its end', async () => {
+  const { bridge, worker } = await loadedBridge();
+  worker.crash('something minor');
+  const call = bridge.tokenize('x');
+  await settled();
+  worker.result(worker.calls('tokenize')[0].id, [1]);
+  assert.deepEqual(await call, [1]);
+});
+
 test('capability probes of speech fall back on any error', async () => {
   const { bridge, worker, direct } = await loadedBridge();
   const call = outcome(bridge.getTextToSpeechCapabilities());

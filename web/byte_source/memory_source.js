@@ -4,6 +4,9 @@ const STREAM_CHUNK = 4 * 1024 * 1024;
 
 /** A Blob or File: only the slices that are asked for are read. It cannot change, so there is no identity to pin. */
 export function fromBlob(blob) {
+  if (typeof blob?.slice !== 'function' || typeof blob.size !== 'number') {
+    throw new TypeError(`fromBlob takes a Blob or a File, got ${blob === null ? 'null' : typeof blob}`);
+  }
   return sliceSource(blob.size, async (start, end) => {
     try {
       return new Uint8Array(await blob.slice(start, end).arrayBuffer());
@@ -19,7 +22,8 @@ export function fromBytes(bytes) {
   return sliceSource(bytes.length, async (start, end) => bytes.slice(start, end));
 }
 
-function sliceSource(size, slice) {
+/** The source whose bytes [start, end) are what `slice(start, end)` resolves to. */
+export function sliceSource(size, slice) {
   let closed = false;
 
   async function exactly(offset, length, signal) {
