@@ -18,12 +18,12 @@ class DemoPage:
 
     def __init__(self, page: Page, address: str):
         self.page = page
-        self._address = address
+        self.address = address
 
     def open(self, **script: Any) -> DemoPage:
         self.page.route("**/web/llama_webgpu_bridge.js", lambda route: route.fulfill(path=MOCK, content_type="text/javascript"))
         self.page.add_init_script(f"globalThis.bridgeScript ??= {json.dumps(script)}")
-        self.page.goto(self._address)
+        self.page.goto(self.address)
         return self.wait()
 
     def reload(self) -> DemoPage:

@@ -28,6 +28,13 @@ def test_the_empty_page_says_where_the_model_runs_and_what_it_costs(demo):
     assert demo.calls("constructor") == [], "the engine starts only when it is asked for"
 
 
+def test_the_form_cannot_be_sent_before_the_page_is_ready(demo, messages):
+    demo.page.route("**/app.js", lambda route: route.abort())
+    demo.page.goto(demo.address)
+    expect(demo.page.locator("#load")).to_be_disabled()
+    messages.expect("ERR_FAILED")
+
+
 def test_a_load_shows_bytes_rate_and_time_left_without_moving_anything(demo):
     demo.open(loadSteps=60, stepMs=20, holdLoadAt=50)
     demo.page.locator("#load").click()

@@ -53,7 +53,7 @@ def test_a_failed_load_is_a_sentence_and_advice_and_the_next_one_works(demo, err
 
 def test_a_missing_bridge_is_a_sentence(demo, messages):
     demo.page.route("**/web/llama_webgpu_bridge.js", lambda route: route.abort())
-    demo.page.goto(demo._address)
+    demo.page.goto(demo.address)
     demo.wait().page.locator("#load").click()
     expect(demo.alert).to_contain_text("could not be read")
     messages.expect("ERR_FAILED")

@@ -1,4 +1,4 @@
-"""Takes pictures of the demo page in every state, for people to look at: ``python -m tools.demo_screenshots [OUT] [NAME …]``.
+"""Takes pictures of the demo page in every state, to look at: ``python -m tools.demo_screenshots [--out DIR] [STATE …]``.
 
 No model runs: the page talks to e2e/mock_bridge.js, which stands in for the bridge. Files are named
 STATE-WIDTH-THEME.png; the default folder is build/screenshots.
@@ -139,6 +139,8 @@ def main() -> None:
     parser.add_argument("--themes", nargs="+", choices=THEMES, default=THEMES)
     parser.add_argument("states", nargs="*", default=list(STATES), help=f"any of: {', '.join(STATES)}")
     options = parser.parse_args()
+    if unknown := set(options.states) - STATES.keys():
+        parser.error(f"there is no state {', '.join(sorted(unknown))}; there are: {', '.join(STATES)}")
     options.out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright, running_server(create_app(ROOT)) as address:
         browser = playwright.chromium.launch(executable_path=require_browser(), args=["--no-sandbox", "--disable-gpu"])

@@ -48,6 +48,7 @@ export class Loader {
     const radios = [...byId("load-form").elements.source];
     (radios.find((radio) => radio.value === this.#chosen.source) ?? radios[0]).checked = true;
     this.#notice();
+    byId("load").disabled = false; // until now a press would have sent the form to the server
   }
 
   chooseFile(file) {
