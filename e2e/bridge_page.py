@@ -19,15 +19,16 @@ OPEN = """async (config) => {
   globalThis.bridge = new LlamaWebGpuBridge(config);
 }"""
 
-# Calls a method and records its callbacks. `stop` names when to stop: {after: "token" | "progress", count, by: "abort" | "cancel"}.
+# Calls a method and records its callbacks. `stop` says when to stop it, after so many callbacks or milliseconds, and how:
+# {after: "token" | "progress" | "ms", count, by: "abort" | "cancel"}.
 CALL = """async ({method, args, callbacks, stop}) => {
   const controller = new AbortController();
   const seen = {pieces: [], texts: [], progress: [], usage: [], order: []};
+  const stopNow = () => (stop.by === "abort" ? controller.abort() : bridge.cancel());
   const stopIf = (event) => {
-    if (stop?.after !== event || seen.order.filter((e) => e === event).length !== stop.count) return;
-    if (stop.by === "abort") controller.abort();
-    else bridge.cancel();
+    if (stop?.after === event && seen.order.filter((e) => e === event).length === stop.count) stopNow();
   };
+  if (stop?.after === "ms") setTimeout(stopNow, stop.count);
   const heard = (event, note) => { seen.order.push(event); note(); stopIf(event); };
   if (callbacks) {
     const options = args.at(-1);

@@ -105,6 +105,16 @@ def test_a_generation_stops_where_it_is(bridge, by):
     assert bridge.complete("Hello").usage[0]["completionTokens"] == 6
 
 
+def test_a_long_prompt_stops_before_its_first_token(shared, site):
+    bridge = load(shared, site, nCtx=4000, nUbatch=32)
+    prompt = "word " * 1300
+    stopped = bridge.complete(prompt, stop={"after": "ms", "count": 200, "by": "cancel"})
+    assert stopped.result == ""
+    usage = stopped.usage[0]
+    assert (usage["finishReason"], usage["completionTokens"], usage["timeToFirstTokenMs"]) == ("cancelled", 0, None)
+    assert bridge.complete("Hello").result
+
+
 def test_queued_calls_run_in_order_and_a_waiting_one_can_leave(bridge):
     alone = [bridge.complete(prompt, nPredict=20).result for prompt in ("One", "Two")]
     seen = bridge.page.evaluate("""async () => {

@@ -58,6 +58,14 @@ def test_a_stopped_download_stops_the_transfer_and_the_next_load_works(bridge, s
     assert works(bridge)
 
 
+def test_a_server_that_does_not_answer_can_be_left(bridge, site):
+    started = time.monotonic()
+    left = bridge.load(site.fault("silent.gguf", Fault(LLAMA, first_byte_after=20)), stop={"after": "ms", "count": 300, "by": "abort"})
+    assert left.error["name"] == "AbortError"
+    assert time.monotonic() - started < 10
+    assert bridge.load(site.fault("m.gguf", Fault(LLAMA))).result == 1
+
+
 def test_failed_loads_say_why_and_leave_a_bridge_that_works(bridge, site, tmp_path):
     strange = tmp_path / "strange.gguf"
     write_gguf(strange, {"general.architecture": "perceptron", "perceptron.block_count": 1})

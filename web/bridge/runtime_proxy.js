@@ -23,6 +23,7 @@ export class RuntimeProxy {
   #ready;
   #isReady = false;
   #isTerminated = false;
+  #crash = null;
   #disposal = null;
 
   /**
@@ -40,7 +41,10 @@ export class RuntimeProxy {
     port.onmessage = ({ data }) => this.#receive(data);
     port.onerror = (event) => {
       event?.preventDefault?.();
-      this.#fail(new WorkerFailure(event?.message || 'Bridge worker crashed', { crashed: true }));
+      const crash = new WorkerFailure(event?.message || 'Bridge worker crashed', { crashed: true });
+      // An error while nothing is asked of the worker need not be its end.
+      if (this.#pending.size || !this.#isReady) this.#crash = crash;
+      this.#fail(crash);
     };
     port.onmessageerror = () => this.#fail(new WorkerFailure('Bridge worker sent a message that could not be read'));
     if (initMs) this.#initTimer = setTimeout(() => this.#failInit(initMs), initMs);
@@ -89,6 +93,7 @@ export class RuntimeProxy {
 
   #post(method, args, { transfer = [], onEvent = () => {}, budgetMs = 0, stallMs = 0, labels = {} }) {
     if (this.#isTerminated) return Promise.reject(new WorkerFailure('Bridge worker disposed'));
+    if (this.#crash) return Promise.reject(this.#crash);
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
       const call = { resolve, reject, onEvent, method, budgetMs, stallMs };
