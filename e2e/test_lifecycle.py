@@ -9,12 +9,14 @@ from e2e.fault_server import Fault
 LLAMA = MODELS / "llama-tied-f32.gguf"
 DISPOSED = "Bridge has been disposed."
 
-# Keeps every worker that the page makes, to break them later.
+# Keeps every worker that the page makes, to break them later, and counts how often each was ended.
 KEEP_WORKERS = """() => {
   globalThis.workers = [];
   const Worker = globalThis.Worker;
   globalThis.Worker = class extends Worker {
+    ended = 0;
     constructor(...args) { super(...args); workers.push(this); }
+    terminate() { this.ended += 1; super.terminate(); }
   };
 }"""
 
@@ -29,9 +31,14 @@ def model(site):
     return site.fault("m.gguf", Fault(LLAMA))
 
 
+def alive(counters: dict) -> dict:
+    """Of the engine's counters those of what exists now."""
+    return {counter: counters[counter] for counter in ("gpuBuffers", "gpuBufferBytes", "jsReferences")}
+
+
 def test_a_new_bridge_knows_nothing_yet(bridge):
     n_ctx = {"worker": 0, "direct": 4096}[bridge.mode]
-    assert (bridge.get("getContextSize()"), bridge.get("isGpuActive()"), bridge.get("supportsVision()")) == (n_ctx, False, False)
+    assert (bridge.get("getContextSize()"), bridge.get("isGpuActive()")) == (n_ctx, False)
     assert bridge.metadata("execution") == {"worker": "worker", "direct": "main-thread"}[bridge.mode]
     assert bridge.call("tokenize", "x").message == "No model loaded. Call loadModelFromUrl first."
     assert bridge.call("applyChatTemplate", [{"role": "user", "content": "hi"}]).result == "user: hi\nassistant: "
@@ -46,8 +53,7 @@ def test_twenty_loads_leave_nothing_behind(bridge, model):
     first = load_and_count()
     for _ in range(19):
         last = load_and_count()
-    for counter in ("gpuBuffers", "gpuBufferBytes", "jsReferences"):
-        assert last[counter] == first[counter], counter
+    assert alive(last) == alive(first)
 
 
 def test_twenty_bridges_leave_nothing_behind(page, model):
@@ -56,19 +62,17 @@ def test_twenty_bridges_leave_nothing_behind(page, model):
         bridge = BridgePage(page, "direct").open()
         bridge.load(model)
         bridge.complete("Hello", nPredict=2)
-        counts.append(bridge.call("debugCounters").result)
+        counts.append(alive(bridge.call("debugCounters").result))
         bridge.dispose()
     assert counts[-1] == counts[1]  # the first one also paid for what is kept
 
 
 def test_a_worker_is_ended_with_its_bridge(page, model):
     page.evaluate(KEEP_WORKERS)
-    ended = "() => workers.map((worker) => worker.ended ?? 0)"
-    page.evaluate("() => { const {terminate} = Worker.prototype; Worker.prototype.terminate = function () { this.ended = (this.ended ?? 0) + 1; terminate.call(this); }; }")
     bridge = BridgePage(page, "worker").open()
     bridge.load(model)
     bridge.dispose()
-    assert page.evaluate(ended) == [1]
+    assert page.evaluate("() => workers.map((worker) => worker.ended)") == [1]
 
 
 def test_dispose_lets_the_running_call_finish_and_refuses_the_rest(bridge, model):
@@ -84,13 +88,17 @@ def test_dispose_lets_the_running_call_finish_and_refuses_the_rest(bridge, model
       let level;
       try { bridge.setLogLevel(1); } catch (error) { level = error.message; }
       bridge.cancel();
-      return {waiting: settled[0].reason.message, length: settled[1].value.length, same: disposal === again, late, level,
-        metadata: bridge.getModelMetadata(), n_ctx: bridge.getContextSize(), backend: bridge.getBackendName(), gpu: bridge.isGpuActive()};
+      return {
+        waiting: settled[0].reason.message, length: settled[1].value.length, same: disposal === again, late, level,
+        metadata: bridge.getModelMetadata(), n_ctx: bridge.getContextSize(),
+        backend: bridge.getBackendName(), gpu: bridge.isGpuActive(),
+      };
     }""")
     assert seen.pop("length") > 0
     assert seen == {
         "waiting": DISPOSED, "same": True, "late": DISPOSED, "level": DISPOSED,
-        "metadata": {"llamadart.webgpu.execution": "main-thread"}, "n_ctx": 0, "backend": "WASM (Prototype bridge)", "gpu": False,
+        "metadata": {"llamadart.webgpu.execution": "main-thread"}, "n_ctx": 0,
+        "backend": "WASM (Prototype bridge)", "gpu": False,
     }
 
 
@@ -98,8 +106,7 @@ def test_dispose_lets_the_running_call_finish_and_refuses_the_rest(bridge, model
 def test_dispose_at_any_moment_settles(page, site, moment):
     for mode in MODES:
         slow = site.fault("slow.gguf", Fault(LLAMA, bytes_per_second=300_000))
-        page.evaluate("(disableWorker) => import('/web/llama_webgpu_bridge.js').then((m) => { globalThis.bridge = new m.LlamaWebGpuBridge({disableWorker}); })",
-                      mode == "direct")
+        BridgePage(page, mode).open()
         outcome = page.evaluate("""async ({moment, slow}) => {
           let load = Promise.resolve("none");
           if (moment !== "at once") load = bridge.loadModelFromUrl(slow, {nCtx: 64}).catch((error) => error.message);
@@ -113,7 +120,7 @@ def test_dispose_at_any_moment_settles(page, site, moment):
 def test_two_bridges_do_not_disturb_each_other(page, model):
     texts = page.evaluate("""async (model) => {
       const {LlamaWebGpuBridge} = await import("/web/llama_webgpu_bridge.js");
-      const bridges = [new LlamaWebGpuBridge(), new LlamaWebGpuBridge({disableWorker: true}), new LlamaWebGpuBridge({disableWorker: true})];
+      const bridges = [false, true, true].map((disableWorker) => new LlamaWebGpuBridge({disableWorker}));
       await Promise.all(bridges.map((bridge) => bridge.loadModelFromUrl(model, {nCtx: 64})));
       const texts = await Promise.all(bridges.map((bridge) => bridge.createCompletion("Hello", {temp: 0, nPredict: 6})));
       await Promise.all(bridges.map((bridge) => bridge.dispose()));
@@ -127,7 +134,12 @@ def test_a_dead_worker_is_replaced_by_the_pages_thread_with_the_same_model(page,
     bridge = BridgePage(page, "worker").open()
     bridge.load(model)
     expected = bridge.complete("Hello", nPredict=20).result
-    page.evaluate("() => { setTimeout(() => { workers[0].terminate(); workers[0].onerror({message: 'the worker was killed'}); }, 50); }")
+    page.evaluate("""() => {
+      setTimeout(() => {
+        workers[0].terminate();
+        workers[0].onerror({message: "the worker was killed"});
+      }, 50);
+    }""")
     assert bridge.complete("Hello", nPredict=20).result == expected
     assert bridge.metadata("execution") == "main-thread"
     assert bridge.metadata("worker_fallback_reason") == "the worker was killed"

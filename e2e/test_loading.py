@@ -40,7 +40,8 @@ def test_progress_grows_to_the_whole_file(bridge, site):
     assert loading.progress[-1] == {"loaded": size, "total": size}
     assert {progress["total"] for progress in loading.progress} == {size}
     assert fault.bytes_sent == size and len(fault.seen) == 1, "one pass, one request"
-    assert (bridge.get("getContextSize()"), bridge.get("isGpuActive()"), bridge.get("getBackendName()")) == (128, True, "WebGPU")
+    assert (bridge.get("getContextSize()"), bridge.get("isGpuActive()")) == (128, True)
+    assert bridge.get("getBackendName()") == "WebGPU"
     assert bridge.metadata("model_bytes") == str(size)
     assert bridge.get("getModelMetadata()")["general.architecture"] == "llama"
 
@@ -60,7 +61,8 @@ def test_a_stopped_download_stops_the_transfer_and_the_next_load_works(bridge, s
 
 def test_a_server_that_does_not_answer_can_be_left(bridge, site):
     started = time.monotonic()
-    left = bridge.load(site.fault("silent.gguf", Fault(LLAMA, first_byte_after=20)), stop={"after": "ms", "count": 300, "by": "abort"})
+    silent = site.fault("silent.gguf", Fault(LLAMA, first_byte_after=20))
+    left = bridge.load(silent, stop={"after": "ms", "count": 300, "by": "abort"})
     assert left.error["name"] == "AbortError"
     assert time.monotonic() - started < 10
     assert bridge.load(site.fault("m.gguf", Fault(LLAMA))).result == 1
@@ -97,7 +99,8 @@ def test_bad_arguments_are_one_sentence_and_keep_the_loaded_model(bridge, site):
         ([], {}, "Model URL is empty."),
         (url, {"nCtx": 1e9}, "Failed to load GGUF model: n_ctx is 1000000000; it must be an integer from 1 to 1048576"),
         (url, {"cacheTypeK": 8, "flashAttention": 0}, "Failed to load GGUF model: Non-F16 KV cache requires flashAttention"),
-        ([url, url], {}, "Failed to load GGUF model: a model split into 2 files is not available in this build; merge the files into one."),
+        ([url, url], {}, "Failed to load GGUF model: a model split into 2 files is not available in this build; "
+                         "merge the files into one."),
     ]:
         assert bridge.load(source, **options).message == text
         assert bridge.get("getContextSize()") == 128
@@ -133,7 +136,7 @@ def test_servers_without_ranges_broken_transfers_and_relative_addresses(bridge, 
 def test_a_file_that_changes_during_the_load_is_refused(bridge, site):
     changed = Fault(LLAMA, drop_after=150_000, bytes_per_second=2_000_000, changed_body=LLAMA.read_bytes()[::-1])
     failed = bridge.load(site.fault("changed.gguf", changed))
-    assert "changed" in failed.message and failed.message.startswith(("Failed to fetch model shard: ", "Range resume not honored"))
+    assert failed.message.startswith("Failed to fetch model shard: ") and "changed" in failed.message
     bridge.expect_network_error("ERR_CONTENT_LENGTH_MISMATCH")
 
 

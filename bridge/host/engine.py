@@ -13,7 +13,10 @@ class Engine(Protocol):
     """Runtime notes of the start-up."""
 
     async def open_source(self, url: str, options: Mapping[str, Any], cancel: CancelToken) -> Any:
-        """A source for ``load_model``, with ``received`` (bytes so far) and ``close()``. Raises SourceError, and Cancelled when cancelled meanwhile."""
+        """A source for ``load_model``, with ``received`` (bytes so far) and ``close()``.
+
+        Raises SourceError, and Cancelled when cancelled meanwhile.
+        """
 
     async def device(self) -> Any:
         """The device to compute on; the same for every load, until ``drop_device``."""

@@ -97,7 +97,7 @@ class Host:
         except Exception as error:
             traceback.print_exception(error)
             text = f"Internal error in {call.method}: {type(error).__name__}: {error}"
-            reply = {"type": "error", "id": call.id, "message": text}
+            reply = {"type": "error", "id": call.id, "message": text, "code": "INTERNAL_ERROR"}
         return {**reply, "state": self._state() if call.method != "dispose" else EMPTY_STATE}
 
     def _cancel_calls(self) -> None:

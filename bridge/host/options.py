@@ -92,8 +92,6 @@ def completion_request(options: Mapping[str, Any], direct: bool) -> CompletionRe
         sampling["seed"] = int(seed)
     sampling["min_p"] = options.get("minP") or 0.0
     sampling["presence_penalty"] = options.get("presencePenalty") or 0.0
-    return CompletionRequest(
-        generate=GenerateOptions(positive_integer(options.get("nPredict")) or DEFAULT_N_PREDICT, SamplingOptions(**sampling)),
-        events=TokenEventOptions.from_page(options, direct),
-        notes=notes,
-    )
+    n_predict = positive_integer(options.get("nPredict")) or DEFAULT_N_PREDICT
+    return CompletionRequest(GenerateOptions(n_predict, SamplingOptions(**sampling)),
+                             TokenEventOptions.from_page(options, direct), notes)

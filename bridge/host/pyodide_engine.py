@@ -63,7 +63,8 @@ class PyodideEngine:
 
         gpu = self._device.counters if self._device is not None else Counters()
         return {
-            "jsReferences": pyodide_js._module._hiwire_num_refs(),  # JavaScript objects that Python holds, of all bridges here
+            # JavaScript objects that Python holds, for all bridges on this thread together.
+            "jsReferences": pyodide_js._module._hiwire_num_refs(),
             "pythonToJsCalls": gpu.calls + self.n_posts,
             "gpuBuffers": gpu.buffers,
             "gpuBufferBytes": gpu.buffer_bytes,

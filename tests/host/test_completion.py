@@ -30,8 +30,8 @@ def test_tokens_then_usage_then_the_result():
         assert page.posted[-1] is answer
         assert answer["value"] == "abcd"
         assert events[-1][1] == {
-            "promptTokens": 2, "cachedPromptTokens": 1, "completionTokens": 2, "timeToFirstTokenMs": 12.0, "durationMs": 30.0,
-            "finishReason": "stop", "promptMs": 10.0, "decodeMs": 20.0}
+            "promptTokens": 2, "cachedPromptTokens": 1, "completionTokens": 2, "timeToFirstTokenMs": 12.0,
+            "durationMs": 30.0, "finishReason": "stop", "promptMs": 10.0, "decodeMs": 20.0}
         assert answer["state"]["metadata"]["llamadart.webgpu.prompt_tokens_per_second"] == "100.00"
         assert answer["state"]["metadata"]["llamadart.webgpu.decode_tokens_per_second"] == "100.00"
 
@@ -102,10 +102,12 @@ def test_what_was_gathered_is_sent_before_an_error_and_nothing_after_it():
 
 @pytest.mark.parametrize("given, expected", [
     ({}, {"n_predict": 256, "temp": 0.8, "top_k": 40, "top_p": 0.95, "penalty": 1.1, "min_p": 0, "presence_penalty": 0}),
-    ({"nPredict": 7, "temp": -1, "topK": -5, "topP": 2, "penalty": 0}, {"n_predict": 7, "temp": 0, "top_k": 0, "top_p": 1, "penalty": 1}),
+    ({"nPredict": 7, "temp": -1, "topK": -5, "topP": 2, "penalty": 0},
+     {"n_predict": 7, "temp": 0, "top_k": 0, "top_p": 1, "penalty": 1}),
     ({"nPredict": 0}, {"n_predict": 256}),
     ({"nPredict": "12", "topK": 3.9}, {"n_predict": 12, "top_k": 3}),
-    ({"nPredict": "many", "temp": "hot", "topK": True, "topP": float("nan")}, {"n_predict": 256, "temp": 0.8, "top_k": 40, "top_p": 0.95}),
+    ({"nPredict": "many", "temp": "hot", "topK": True, "topP": float("nan")},
+     {"n_predict": 256, "temp": 0.8, "top_k": 40, "top_p": 0.95}),
     ({"minP": 0.5, "presencePenalty": None, "seed": -1}, {"min_p": 0.5, "presence_penalty": 0, "seed": 2**32 - 1}),
     ({"seed": 1.5}, {"seed": None}),
 ])

@@ -12,7 +12,11 @@ function fakeEngine() {
     return {
       createHost(post, config, direct) {
         Object.assign(engine, { post, config, direct });
-        return { handle: (message) => engine.calls.push(message), close: () => engine.closed++, destroy: () => engine.destroyed++ };
+        return {
+          handle: (message) => engine.calls.push(message),
+          close: () => (engine.closed += 1),
+          destroy: () => (engine.destroyed += 1),
+        };
       },
     };
   };

@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 
-import { bridgeWithFakes, EMPTY, FakeWorker, installFakeWorker, LOADED, loadedBridge, outcome, settled } from './fake_worker.mjs';
+import {
+  bridgeWithFakes,
+  EMPTY,
+  FakeWorker,
+  installFakeWorker,
+  LOADED,
+  loadedBridge,
+  outcome,
+  settled,
+} from './fake_worker.mjs';
 
 installFakeWorker();
 beforeEach(() => {
@@ -94,6 +103,18 @@ test('each text method survives a request timeout, and returns an ordinary error
   }
 });
 
+test('an error with a code is an answer, whatever its text says', async () => {
+  const { bridge, worker, direct } = await loadedBridge();
+  const calls = [() => bridge.tokenize('x'), () => bridge.getTextToSpeechCapabilities(), () => bridge.loadModelFromUrl('n')];
+  for (const [i, call] of calls.entries()) {
+    const answer = outcome(call());
+    await settled();
+    worker.emit({ type: 'error', id: i + 2, message: 'RuntimeError: not found, timed out', code: 'INTERNAL_ERROR', state: LOADED });
+    assert.equal((await answer)[1].code, 'INTERNAL_ERROR');
+  }
+  assert.deepEqual([direct.length, FakeWorker.all.length], [0, 1]);
+});
+
 test('state methods never fall back, and a missing feature never costs the worker', async () => {
   const { bridge, worker, direct } = await loadedBridge();
   const save = outcome(bridge.stateSaveBytes());
@@ -178,7 +199,11 @@ test('a restart whose retry fails leaves no model, and the old one is not brough
   assert.deepEqual(FakeWorker.last.methods(), ['loadModelFromUrl', 'tokenize']);
 });
 
-for (const text of ['Failed to fetch model shard: 404 Not Found', 'Array buffer allocation failed', 'Aborted(native code called abort())']) {
+for (const text of [
+  'Failed to fetch model shard: 404 Not Found',
+  'Array buffer allocation failed',
+  'Aborted(native code called abort())',
+]) {
   test(`a load that fails with "${text}" is rejected as it is and keeps the worker`, async () => {
     const { bridge, direct } = bridgeWithFakes();
     const load = outcome(bridge.loadModelFromUrl('m.gguf'));
@@ -289,7 +314,8 @@ test('on the main thread an abort during generation resolves with the text there
   const { bridge, direct } = bridgeWithFakes({ disableWorker: true });
   const controller = new AbortController();
   const finish = [];
-  const call = bridge.createCompletion('x', { signal: controller.signal, onUsage: (usage) => finish.push(usage.finishReason) });
+  const onUsage = (usage) => finish.push(usage.finishReason);
+  const call = bridge.createCompletion('x', { signal: controller.signal, onUsage });
   await settled();
   controller.abort();
   direct[0].event(1, 'usage', { finishReason: 'cancelled' });

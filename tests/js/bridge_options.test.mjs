@@ -48,7 +48,11 @@ const REFUSED = [
   [speculative({ ngramCacheStatic: 'a.lcs' }), Error, 'need the ngram-cache strategy'],
   [speculative({ ngramTokenMin: 9, ngramTokenMax: 8 }), RangeError, 'ngramTokenMin (9) must not exceed ngramTokenMax (8)'],
   [speculative({ ngramTokenMin: 9, draftTokenMax: 8 }), RangeError, 'ngramTokenMin (9) must not exceed ngramTokenMax (8)'],
-  [speculative({ strategies: ['draft-simple'], draftTokenMin: 4 }), RangeError, 'draftTokenMin (4) must not exceed the draft token maximum (3)'],
+  [
+    speculative({ strategies: ['draft-simple'], draftTokenMin: 4 }),
+    RangeError,
+    'draftTokenMin (4) must not exceed the draft token maximum (3)',
+  ],
   [{ ...speculative({}), parts: [{}] }, Error, 'supports text-only prompts'],
   [{ ...speculative({}), ...budget({}) }, Error, 'cannot be combined with CompletionOptions.thinkingBudget'],
   [{ ...speculative({}), grammar: 'root ::= "a"' }, Error, 'does not support CompletionOptions.grammar'],
@@ -86,7 +90,8 @@ test('the bounds themselves and absent values are accepted', async () => {
 test('speculative options: duplicates dropped, cache URLs made absolute', async () => {
   const { bridge } = bridgeWithFakes();
   const strategies = ['ngram-cache', 'ngram-mod', 'ngram-cache'];
-  outcome(bridge.createCompletion('x', speculative({ strategies, ngramCacheStatic: 'caches/a.lcs', ngramCacheDynamic: '/b.lcs' })));
+  const caches = { ngramCacheStatic: 'caches/a.lcs', ngramCacheDynamic: '/b.lcs' };
+  outcome(bridge.createCompletion('x', speculative({ strategies, ...caches })));
   await settled();
   assert.deepEqual(FakeWorker.last.calls()[0].args[1].speculativeDecoding, {
     strategies: ['ngram-cache', 'ngram-mod'],

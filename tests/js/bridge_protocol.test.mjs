@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { beforeEach, mock, test } from 'node:test';
 
 import { LlamaWebGpuBridge } from '../../web/llama_webgpu_bridge.js';
-import { bridgeWithFakes, FakeWorker, installFakeWorker, LOADED, loadedBridge, outcome, PAGE, settled } from './fake_worker.mjs';
+import {
+  bridgeWithFakes,
+  FakeWorker,
+  installFakeWorker,
+  LOADED,
+  loadedBridge,
+  outcome,
+  PAGE,
+  settled,
+} from './fake_worker.mjs';
 
 installFakeWorker();
 console.warn = () => {};
@@ -60,7 +69,8 @@ test('disableWorker and coreModuleFactory construct no worker', () => {
 });
 
 test('only whitelisted config crosses, with its defaults', () => {
-  bridgeWithFakes({ logger: { warn() {} }, unknownKey: 1, threads: '2', nBatch: -1, nGpuLayers: -1, logLevel: 'debug', coreInitTimeoutMs: 7 });
+  const numbers = { threads: '2', nBatch: -1, nGpuLayers: -1, coreInitTimeoutMs: 7 };
+  bridgeWithFakes({ logger: { warn() {} }, unknownKey: 1, logLevel: 'debug', ...numbers });
   const { config } = FakeWorker.last.messages[0];
   assert.equal('logger' in config || 'unknownKey' in config, false);
   assert.equal(config.threads, 2);
@@ -164,7 +174,8 @@ test('worker errors carry their text, and a typed embedding error its class and 
   assert.equal((await first)[1].message, 'Tokenization failed');
   const second = outcome(bridge.embed([]));
   await settled();
-  FakeWorker.last.emit({ type: 'error', id: 2, message: 'no parts', name: 'EmbeddingError', code: 'INVALID_EMBEDDING_INPUT' });
+  const typed = { name: 'EmbeddingError', code: 'INVALID_EMBEDDING_INPUT' };
+  FakeWorker.last.emit({ type: 'error', id: 2, message: 'no parts', ...typed });
   const [, error] = await second;
   assert.equal(error.name, 'EmbeddingError');
   assert.equal(error.code, 'INVALID_EMBEDDING_INPUT');

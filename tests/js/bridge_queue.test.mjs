@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 
-import { bridgeWithFakes, EMPTY, FakeWorker, installFakeWorker, LOADED, loadedBridge, outcome, settled } from './fake_worker.mjs';
+import {
+  bridgeWithFakes,
+  EMPTY,
+  FakeWorker,
+  installFakeWorker,
+  LOADED,
+  loadedBridge,
+  outcome,
+  settled,
+} from './fake_worker.mjs';
 
 installFakeWorker();
 console.warn = () => {};
@@ -270,8 +279,9 @@ test('after dispose: empty state, refused calls, silent cancel', async () => {
   assert.equal(bridge.getBackendName(), 'WASM (Prototype bridge)');
   const posted = worker.messages.length;
   bridge.cancel();
-  for (const call of [bridge.tokenize('x'), bridge.applyChatTemplate([]), bridge.prefetchModelToCache('u'), bridge.evictModelFromCache('u')]) {
-    assert.equal((await outcome(call))[1].message, 'Bridge has been disposed.');
+  const calls = ['tokenize', 'applyChatTemplate', 'prefetchModelToCache', 'evictModelFromCache'];
+  for (const method of calls) {
+    assert.equal((await outcome(bridge[method]('x')))[1].message, 'Bridge has been disposed.');
   }
   assert.throws(() => bridge.setLogLevel(1), /disposed/);
   assert.equal(worker.messages.length, posted);

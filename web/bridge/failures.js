@@ -88,9 +88,15 @@ export function abortError(text) {
   return new DOMException(text, 'AbortError');
 }
 
+/** A failure with a code is an answer: the engine is well, and the same call would fail the same way elsewhere. */
+export function isAnswer(error) {
+  return error?.code !== undefined;
+}
+
 /** @param {unknown} error */
 export function mayRunOnMainThread(error) {
   if (error?.crashed) return true;
+  if (isAnswer(error)) return false;
   const text = errorText(error).toLowerCase();
   return !includesAny(text, MEMORY_EXHAUSTED) && includesAny(text, WORKER_LOST);
 }
@@ -98,13 +104,14 @@ export function mayRunOnMainThread(error) {
 /** The worker cannot serve another call: it crashed, stalled, was lost, or its engine aborted. @param {unknown} error */
 export function isWorkerUnusable(error) {
   if (error?.crashed || error?.timedOut || error instanceof WebAssembly.RuntimeError) return true;
+  if (isAnswer(error)) return false;
   const text = errorText(error).toLowerCase();
   return includesAny(text, STALLED) || includesAny(text, ENGINE_ABORTED) || mayRunOnMainThread(error);
 }
 
 /** A load failed on the worker's file handling, so a fresh worker may succeed. @param {unknown} error */
 export function isRecoverableByRestart(error) {
-  if (error?.crashed) return false;
+  if (error?.crashed || isAnswer(error)) return false;
   const text = errorText(error).toLowerCase();
   if (includesAny(text, REQUEST_TIMEOUT) || text.includes('model shard:')) return false;
   return includesAny(text, FILE_SYSTEM);

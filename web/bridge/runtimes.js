@@ -1,6 +1,6 @@
 import { initBudgetMs, requestBudgetMs, stallBudgetMs } from './budgets.js';
 import { engineConfig } from './config.js';
-import { errorText, isRecoverableByRestart, isWorkerUnusable, mayRunOnMainThread } from './failures.js';
+import { errorText, isAnswer, isRecoverableByRestart, isWorkerUnusable, mayRunOnMainThread } from './failures.js';
 import { METHOD_RULES } from './operations.js';
 import { pageUrl } from './page_urls.js';
 import { RuntimeProxy } from './runtime_proxy.js';
@@ -123,7 +123,8 @@ export class Runtimes {
     };
     let reply;
     try {
-      reply = await runtime.call(request.method, args, { transfer, onEvent, labels, ...this.#limits(runtime, request, args) });
+      const limits = this.#limits(runtime, request, args);
+      reply = await runtime.call(request.method, args, { transfer, onEvent, labels, ...limits });
     } catch (error) {
       if (operation.cancelRequested) {
         this.#resyncAfterCancel(request.method, error.state);
@@ -265,14 +266,13 @@ export class Runtimes {
 }
 
 function needsFallback(method, error) {
-  if (error?.code === 'UNSUPPORTED') return false; // the main thread runs the same engine
   switch (METHOD_RULES[method].fallback) {
     case 'unusable':
       return isWorkerUnusable(error);
     case 'lost':
       return mayRunOnMainThread(error);
     case 'any':
-      return true;
+      return !isAnswer(error);
     default:
       return false;
   }

@@ -61,7 +61,8 @@ function checkedStrategies(strategies) {
   for (const strategy of strategies) {
     if (!STRATEGIES.includes(strategy)) {
       const name = typeof strategy === 'string' ? `"${strategy}"` : describe(strategy);
-      throw new TypeError(`speculativeDecoding.strategies holds the unknown strategy ${name}; known are ${STRATEGIES.join(', ')}`);
+      const known = STRATEGIES.join(', ');
+      throw new TypeError(`speculativeDecoding.strategies holds the unknown strategy ${name}; known are ${known}`);
     }
   }
   return [...new Set(strategies)];
