@@ -41,7 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def answers() -> dict:
     rng = np.random.default_rng(20240229)
-    return {"formats": {name: format_answers(name, rng) for name in FORMATS}, "attention": _base64(attention())}
+    return {
+        "formats": {name: format_answers(name, rng) for name in FORMATS},
+        "attention": {dim: _base64(attention(dim)) for dim in selftest.HEAD_DIMS.values()},
+    }
 
 
 def format_answers(name: str, rng: np.random.Generator) -> dict:
@@ -59,9 +62,9 @@ def inputs(width: int) -> np.ndarray:
     return np.array([[selftest.input_value(t, i) for i in range(width)] for t in range(selftest.N_TOKENS)])
 
 
-def attention() -> np.ndarray:
+def attention(dim: int) -> np.ndarray:
     """float64 [n_tokens, n_head * head_dim] of causal attention with scale 1 over the inputs."""
-    n, n_head, n_head_kv, dim = selftest.N_TOKENS, selftest.N_HEAD, selftest.N_HEAD_KV, selftest.HEAD_DIM
+    n, n_head, n_head_kv = selftest.N_TOKENS, selftest.N_HEAD, selftest.N_HEAD_KV
     queries = inputs(n_head * dim).reshape(n, n_head, dim)
     keys = inputs(n_head_kv * dim).reshape(n, n_head_kv, dim).repeat(n_head // n_head_kv, axis=1)
     scores = np.einsum("thd,shd->hts", queries, keys)

@@ -59,7 +59,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """One dispatch per batch; ``choices`` by rising tile, ``repeat`` rows of the grid for each row of the batch."""
+    """One dispatch per batch; ``choices`` of which one has tile 1, ``repeat`` rows of the grid for each row of the batch."""
 
     name: str
     choices: tuple[Choice, ...]
@@ -71,12 +71,19 @@ class Call:
     def choose(self, n_rows: int) -> tuple[Pipeline, int, int]:
         """The pipeline for a batch of that many rows, and its workgroups in x and y."""
         n_rows *= self.repeat
-        choice = next((c for c in self.choices if c.tile >= n_rows), self.choices[-1])
+        # A tile that is at least half full costs less than rows one by one (python -m tools.kernel_bench --tokens 2,4,8).
+        choice = max((c for c in self.choices if c.tile <= 2 * n_rows), key=lambda c: c.tile)
         return choice.pipeline, choice.columns, -(-n_rows // choice.tile)
 
 
 def quads(width: int) -> int:
     return -(-width // 4)
+
+
+def kv_unit(plan: Plan) -> int:
+    """How many columns of the cache are read at a time: 4, or 2 where a head may begin at an odd multiple of two."""
+    heads = [s.attrs[key] for s in plan.steps if s.kernel == "attention" for key in ("head_dim", "head_dim_v")]
+    return 2 if any(dim % 4 for dim in heads) else 4
 
 
 def _grid(matrix: Matrix) -> tuple[Operand, ...]:
@@ -93,7 +100,8 @@ class CallBuilder:
     def __init__(self, plan: Plan, placement: Placement, tuning: Tuning, *, kv_type: str, max_workgroups: int) -> None:
         self._plan, self._placement, self._tuning = plan, placement, tuning
         self._table_index = {key: i for i, key in enumerate(plan.rope_tables)}
-        self._kv = {"KV_F16": kv_type == "f16"}
+        self._kv_unit = kv_unit(plan)
+        self._kv_values = {"KV_F16": kv_type == "f16", "UNIT_OF_4": self._kv_unit == 4}
         self._max_workgroups = max_workgroups
 
     def calls(self, step: Step) -> list[Call]:
@@ -199,23 +207,24 @@ class CallBuilder:
                                     NEOX=attrs["style"] == "neox")
 
     def kv_write(self, step: Step) -> Iterator[Call]:
-        layer = step.attrs["layer"]
+        layer, unit = step.attrs["layer"], self._kv_unit
         k_width, v_width = self._plan.kv_layers[layer].k_width, self._plan.kv_layers[layer].v_width
-        dims = _pack(k_width // 2, v_width // 2, 2 * quads(k_width), 2 * quads(v_width))
+        dims = _pack(k_width // unit, v_width // unit, 4 * quads(k_width) // unit, 4 * quads(v_width) // unit)
         operands = (*(Operand("slot", slot) for slot in step.inputs), Operand("k", layer), Operand("v", layer))
-        yield from self._by_columns(step, "kv_write.wgsl", dims, operands, (k_width + v_width) // 2, "rrww", **self._kv)
+        yield from self._by_columns(step, "kv_write.wgsl", dims, operands, (k_width + v_width) // unit, "rrww",
+                                    **self._kv_values)
 
     def attention(self, step: Step) -> Iterator[Call]:
-        attrs, kv = step.attrs, self._plan.kv_layers[step.attrs["layer"]]
+        attrs, kv, unit = step.attrs, self._plan.kv_layers[step.attrs["layer"]], self._kv_unit
         head_dim, head_dim_v, n_head = attrs["head_dim"], attrs["head_dim_v"], attrs["n_head"]
         if head_dim % 2 or head_dim_v % 2 or max(head_dim, head_dim_v) > MAX_HEAD_DIM:
             raise UnsupportedError(f"step {step.name} has heads of {head_dim} and {head_dim_v} columns; "
                                    f"the WebGPU backend needs even numbers up to {MAX_HEAD_DIM}")
-        dims = _pack(n_head, n_head // attrs["n_head_kv"], head_dim // 2, head_dim_v // 2, kv.k_width // 2, kv.v_width // 2,
-                     2 * quads(n_head * head_dim), 2 * quads(step.width), attrs["window"], float(attrs["scale"]),
-                     float(attrs["softcap"]))
+        dims = _pack(n_head, n_head // attrs["n_head_kv"], head_dim // unit, head_dim_v // unit, kv.k_width // unit,
+                     kv.v_width // unit, 4 * quads(n_head * head_dim) // unit, 4 * quads(step.width) // unit, attrs["window"],
+                     float(attrs["scale"]), float(attrs["softcap"]))
         pipeline = self._pipeline("attention.wgsl", "rrrw", WORKGROUP=self._tuning.attention_workgroup,
-                                  CHUNK=self._tuning.attention_chunk, MAX_HEAD_PAIRS=MAX_HEAD_DIM // 2, **self._kv)
+                                  CHUNK=self._tuning.attention_chunk, MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, **self._kv_values)
         operands = (Operand("slot", step.inputs[0]), Operand("k", attrs["layer"]), Operand("v", attrs["layer"]),
                     Operand("slot", step.output))
         yield Call(step.name, (Choice(1, n_head, pipeline),), dims, operands, step.rows)

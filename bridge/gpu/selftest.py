@@ -19,7 +19,7 @@ from importlib.resources import files
 from typing import Any
 
 from bridge.errors import DeviceError
-from bridge.gpu.calls import CallBuilder, Operand, Pipeline, quads
+from bridge.gpu.calls import CallBuilder, Operand, Pipeline, kv_unit, quads
 from bridge.gpu.device import Device, Dispatch, Limits
 from bridge.gpu.formats import grid_bytes
 from bridge.gpu.tuning import Tuning
@@ -31,7 +31,8 @@ from bridge.plan.plan import Plan, Step
 N_TOKENS = 5
 N_ROWS = 3
 N_USED = 2
-N_HEAD, N_HEAD_KV, HEAD_DIM = 4, 2, 16
+N_HEAD, N_HEAD_KV = 4, 2
+HEAD_DIMS = {4: 16, 2: 10}  # by the unit in which the cache is read
 ENDS = 8
 """Elements at each end of a decoded row that are compared; products cover the others."""
 TOLERANCE = 1e-3
@@ -69,7 +70,7 @@ async def self_test(device: Device, plan: Plan, tuning: Tuning, pipelines: Mappi
     used = dict.fromkeys((s.kernel, s.weights[0].type) for s in plan.steps if s.kernel in _FORMAT_CASES)
     cases = [_FORMAT_CASES[kernel](type_name, 10 * i) for i, (kernel, type_name) in enumerate(used)]
     if plan.kv_layers:
-        cases.append(_attention_case(10 * len(cases)))
+        cases.append(_attention_case(HEAD_DIMS[kv_unit(plan)], 10 * len(cases)))
     run = _Run(device, tuning, pipelines, kv_type, cases)
     try:
         results = await run.results()
@@ -95,10 +96,12 @@ class _Run:
                  cases: Sequence[_Case]) -> None:
         self.handles: list[Any] = []
         self._device, self._pipelines = device, pipelines
-        weights = Plan(tuple(step for case in cases for step in case.steps), (), 0, 0, {},
-                       (KvLayer(N_HEAD_KV * HEAD_DIM, N_HEAD_KV * HEAD_DIM, 0),))
-        self._layout = BatchLayout(weights)
-        self._builder = CallBuilder(weights, place_weights(weights, Limits()), tuning, kv_type=kv_type,
+        steps = tuple(step for case in cases for step in case.steps)
+        kv_width = max(N_HEAD_KV * step.attrs.get("head_dim", 0) for step in steps)
+        plan = Plan(steps, (), 0, 0, {}, (KvLayer(kv_width, kv_width, 0),))
+        self._kv_nbytes = 4 * N_TOKENS * kv_width
+        self._layout = BatchLayout(plan)
+        self._builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, kv_type=kv_type,
                                     max_workgroups=device.limits.max_compute_workgroups_per_dimension)
         self._cases = cases
         self._buffers: dict[Operand, Any] = {}
@@ -165,8 +168,8 @@ class _Run:
                 self._buffers[operand] = self._filled(b64decode(_answers()["formats"][operand.key.split()[-1]]["rows"]))
             elif operand.kind == "grid":
                 self._buffers[operand] = self._filled(grid_bytes(operand.key))
-            else:  # a cache, or the output of an earlier step
-                self._buffers[operand] = self._made(4 * N_TOKENS * N_HEAD_KV * HEAD_DIM)
+            else:  # a cache
+                self._buffers[operand] = self._made(self._kv_nbytes)
         return self._buffers[operand]
 
     def _made(self, size: int, uniform: bool = False) -> Any:
@@ -186,7 +189,9 @@ def _floats(text: str, width: int) -> list[Sequence[float]]:
 
 
 def _inputs(width: int) -> bytes:
-    return array("f", (input_value(t, i) for t in range(N_TOKENS) for i in range(width))).tobytes()
+    """Rows of inputs as a slot holds them, each a whole number of vec4s."""
+    padding = [0.0] * (4 * quads(width) - width)
+    return b"".join(array("f", [*(input_value(t, i) for i in range(width)), *padding]).tobytes() for t in range(N_TOKENS))
 
 
 def _embed_case(type_name: str, slot: int) -> _Case:
@@ -217,14 +222,14 @@ def _experts_case(type_name: str, slot: int) -> _Case:
                  [[products[t][row] for row in chosen_experts(t)] for t in range(N_TOKENS)])
 
 
-def _attention_case(slot: int) -> _Case:
-    width, kv_width = N_HEAD * HEAD_DIM, N_HEAD_KV * HEAD_DIM
-    attrs = {"layer": 0, "n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": HEAD_DIM, "head_dim_v": HEAD_DIM,
+def _attention_case(head_dim: int, slot: int) -> _Case:
+    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
+    attrs = {"layer": 0, "n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim,
              "scale": 1.0, "softcap": 0.0, "window": 0}
     steps = (Step("kv_write", (slot + 1, slot + 2), None, (), {"layer": 0}, TOKENS, 0, "kv_write"),
              Step("attention", (slot,), slot + 3, (), attrs, TOKENS, width, "attention"))
     inputs = {slot: _inputs(width), slot + 1: _inputs(kv_width), slot + 2: _inputs(kv_width)}
-    return _Case("attention", steps, inputs, range(width), _floats(_answers()["attention"], width))
+    return _Case("attention", steps, inputs, range(width), _floats(_answers()["attention"][str(head_dim)], width))
 
 
 _FORMAT_CASES = {"embed": _embed_case, "matmul": _matmul_case, "matmul_experts": _experts_case}

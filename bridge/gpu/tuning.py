@@ -33,7 +33,7 @@ class MatmulShape:
 
 @dataclass(frozen=True)
 class Tuning:
-    """``matmul`` lists shapes by rising tokens per tile: a batch uses the first that holds it, or else the last."""
+    """``matmul``: the shape for single tokens, then those with more tokens per tile."""
 
     matmul: tuple[MatmulShape, ...]
     elementwise_workgroup: int
@@ -43,7 +43,7 @@ class Tuning:
 
 
 SOFTWARE = Tuning(
-    matmul=(MatmulShape(workgroup=32, lanes=1, rows=4, tokens=1), MatmulShape(workgroup=32, lanes=1, rows=4, tokens=4)),
+    matmul=(MatmulShape(workgroup=32, lanes=1, rows=4, tokens=1), MatmulShape(workgroup=32, lanes=1, rows=4, tokens=8)),
     elementwise_workgroup=32, norm_workgroup=16, attention_workgroup=32, attention_chunk=256,
 )
 HARDWARE = Tuning(

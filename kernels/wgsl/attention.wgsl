@@ -2,16 +2,16 @@
 //
 // The softmax is online (Milakov & Gimelshein, arXiv 1805.02867): positions are taken in chunks; each chunk's scores go to
 // workgroup memory, and what was summed before is scaled down when a chunk raises the maximum. Every invocation owns some
-// pairs of output columns in `sums`.
+// units of output columns in `sums`.
 
 struct Dims {
   n_head: u32,
   heads_per_kv: u32,
-  k_head_pairs: u32,
-  v_head_pairs: u32,
-  k_pairs: u32,  // of a position, all heads
-  v_pairs: u32,
-  q_stride: u32,  // in pairs
+  k_head_units: u32,
+  v_head_units: u32,
+  k_units: u32,  // of a position, all heads
+  v_units: u32,
+  q_stride: u32,  // in units
   y_stride: u32,
   window: u32,
   scale: f32,
@@ -19,27 +19,26 @@ struct Dims {
 }
 
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read> q: array<vec2<f32>>;
-@group(0) @binding(3) var<storage, read> k_cache: array<KvPair>;
-@group(0) @binding(4) var<storage, read> v_cache: array<KvPair>;
-@group(0) @binding(5) var<storage, read_write> y: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read> q: array<Unit>;
+@group(0) @binding(3) var<storage, read> k_cache: array<KvUnit>;
+@group(0) @binding(4) var<storage, read> v_cache: array<KvUnit>;
+@group(0) @binding(5) var<storage, read_write> y: array<Unit>;
 
-//@ include kv_pairs.wgsl
+//@ include kv_units.wgsl
 
 const LOWEST: f32 = -3.0e38;
 
-var<workgroup> query: array<vec2<f32>, MAX_HEAD_PAIRS>;
-var<workgroup> sums: array<vec2<f32>, MAX_HEAD_PAIRS>;
+var<workgroup> query: array<Unit, MAX_HEAD_UNITS>;
+var<workgroup> sums: array<Unit, MAX_HEAD_UNITS>;
 var<workgroup> scores: array<f32, CHUNK>;
 var<workgroup> maxima: array<f32, WORKGROUP>;
 var<workgroup> totals: array<f32, WORKGROUP>;
 
 fn score(k_at: u32) -> f32 {
-  var product = vec2<f32>(0.0);
-  for (var i = 0u; i < dims.k_head_pairs; i++) { product += query[i] * unpack_pair(k_cache[k_at + i]); }
-  let value = product.x + product.y;
+  var value = 0.0;
+  for (var i = 0u; i < dims.k_head_units; i++) { value += dot(query[i], unpack_unit(k_cache[k_at + i])); }
   if (dims.softcap == 0.0) { return value; }
-  return dims.softcap * tanh(value / dims.softcap);
+  return dims.softcap * tanh(clamp(value / dims.softcap, -15.0, 15.0));
 }
 
 // exp of something that is never positive; below this bound it is 0 in float32, and not every exp takes what lies there.
@@ -53,13 +52,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let end = batch[FIRST_POSITION] + token + 1u;
   var begin = 0u;
   if (dims.window != 0u && end > dims.window) { begin = end - dims.window; }
-  let k_head = (head / dims.heads_per_kv) * dims.k_head_pairs;
-  let v_head = (head / dims.heads_per_kv) * dims.v_head_pairs;
+  let k_head = (head / dims.heads_per_kv) * dims.k_head_units;
+  let v_head = (head / dims.heads_per_kv) * dims.v_head_units;
 
-  for (var i = local; i < dims.k_head_pairs; i += WORKGROUP) {
-    query[i] = dims.scale * q[token * dims.q_stride + head * dims.k_head_pairs + i];
+  for (var i = local; i < dims.k_head_units; i += WORKGROUP) {
+    query[i] = dims.scale * q[token * dims.q_stride + head * dims.k_head_units + i];
   }
-  for (var i = local; i < dims.v_head_pairs; i += WORKGROUP) { sums[i] = vec2<f32>(0.0); }
+  for (var i = local; i < dims.v_head_units; i += WORKGROUP) { sums[i] = Unit(0.0); }
   workgroupBarrier();
 
   var highest = LOWEST;
@@ -68,7 +67,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let n = min(CHUNK, end - chunk);
     var own_maximum = highest;
     for (var i = local; i < n; i += WORKGROUP) {
-      let value = score((chunk + i) * dims.k_pairs + k_head);
+      let value = score((chunk + i) * dims.k_units + k_head);
       scores[i] = value;
       own_maximum = max(own_maximum, value);
     }
@@ -89,12 +88,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let kept = exp_of_nonpositive(highest - maximum);
     total *= kept;
     for (var i = 0u; i < WORKGROUP; i++) { total += totals[i]; }
-    for (var i = local; i < dims.v_head_pairs; i += WORKGROUP) {
+    for (var i = local; i < dims.v_head_units; i += WORKGROUP) {
       var sum = kept * sums[i];
-      var at = chunk * dims.v_pairs + v_head + i;
+      var at = chunk * dims.v_units + v_head + i;
       for (var j = 0u; j < n; j++) {
-        sum += scores[j] * unpack_pair(v_cache[at]);
-        at += dims.v_pairs;
+        sum += scores[j] * unpack_unit(v_cache[at]);
+        at += dims.v_units;
       }
       sums[i] = sum;
     }
@@ -102,7 +101,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     workgroupBarrier();  // before the next chunk overwrites the scores
   }
 
-  for (var i = local; i < dims.v_head_pairs; i += WORKGROUP) {
-    y[token * dims.y_stride + head * dims.v_head_pairs + i] = sums[i] / total;
+  for (var i = local; i < dims.v_head_units; i += WORKGROUP) {
+    y[token * dims.y_stride + head * dims.v_head_units + i] = sums[i] / total;
   }
 }

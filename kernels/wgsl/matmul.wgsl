@@ -103,7 +103,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     //@ for r in ROWS
     let group${r} = load_group(weight${r}, i);
     //@ for t in TOKENS
-    var dot${r}_${t} = vec4<f32>(0.0);
+    var dot${r}_${t} = 0.0;
     //@ end
     //@ end
     //@ if OFFSETS
@@ -122,7 +122,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
       //@ for r in ROWS
       let w${r} = quad${j}(group${r});
       //@ for t in TOKENS
-      dot${r}_${t} += w${r} * x_quad${t};
+      dot${r}_${t} += dot(w${r}, x_quad${t});
       //@ end
       //@ end
     }
@@ -132,7 +132,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let x_total${t} = dot(total${t}, vec4<f32>(1.0));
     //@ end
     //@ for r in ROWS
-    sum${r}_${t} += group${r}.scale * dot(dot${r}_${t}, vec4<f32>(1.0));
+    sum${r}_${t} += group${r}.scale * dot${r}_${t};
     //@ if OFFSETS
     sum${r}_${t} += group${r}.offset * x_total${t};
     //@ end

@@ -1,0 +1,198 @@
+"""Speed of single kernels: GFLOP/s of matmul for each block format, microseconds of the others.
+
+    python -m tools.kernel_bench                                  llvmpipe (or whatever adapter wgpu finds)
+    VK_ICD_FILENAMES=…/vk_swiftshader_icd.json python -m tools.kernel_bench      SwiftShader, which Chromium ships
+    python -m tools.kernel_bench --chromium                       the browser's own shader compiler, on SwiftShader
+    options: --formats Q4_1,Q8_0 --n-in 576 --n-out 1536 --tokens 1,64 --kernels hardware --positions 512 --json
+
+One program holds a kernel several times; the best of several runs counts, less the time of an empty program. With
+``--cpu`` a software adapter's work is measured in processor time, which a busy machine does not stretch (GFLOP per second
+of one core). Defaults are the shapes of SmolLM2-135M.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bridge.gpu.calls import Call, CallBuilder, Operand, quads
+from bridge.gpu.device import Dispatch
+from bridge.gpu.formats import FORMATS, grid_bytes
+from bridge.gpu.tuning import HARDWARE, SOFTWARE, tuning_for
+from bridge.gpu.weights import place_weights
+from bridge.gpu.wgsl import kernel_source
+from bridge.graph.graph import TOKENS, KvLayer, Weight
+from bridge.graph.rope import RopeTable
+from bridge.plan import BatchLayout, Plan, Step
+from bridge.quants.random import random_blocks
+
+N_HEAD, N_HEAD_KV, HEAD_DIM = 9, 3, 64
+COMMON = "F16,Q4_0,Q4_1,Q5_0,Q8_0,Q2_K,Q3_K,Q4_K,Q5_K,Q6_K,IQ4_NL,IQ4_XS"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--chromium", action="store_true", help="measure in a headless Chromium")
+    parser.add_argument("--formats", default=COMMON, help="comma-separated, or 'all'")
+    parser.add_argument("--n-in", type=int, default=576)
+    parser.add_argument("--n-out", type=int, default=1536)
+    parser.add_argument("--tokens", default="1,64")
+    parser.add_argument("--positions", type=int, default=512, help="length of the cache that attention reads")
+    parser.add_argument("--kernels", choices=("software", "hardware"), help="default: what the adapter gets")
+    parser.add_argument("--cpu", action="store_true", help="processor time instead of elapsed time (not with --chromium)")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    rows = run(options)
+    if options.json:
+        print(json.dumps(rows, indent=1))
+    return 0
+
+
+def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+    with _device(options.chromium) as device:
+        if not options.json:
+            print(" ".join(filter(None, (device.info.vendor, device.info.architecture, device.info.device))))
+        return asyncio.run(_Bench(device, options).run())
+
+
+@contextlib.contextmanager
+def _device(chromium: bool):
+    if chromium:
+        from tools.page_gpu import open_page_device
+
+        with open_page_device() as device:
+            yield device
+    else:
+        from bridge.gpu.wgpu_device import request_device
+
+        device = asyncio.run(request_device())
+        yield device
+        device.destroy()
+
+
+class _Bench:
+    def __init__(self, device: Any, options: argparse.Namespace) -> None:
+        self.device, self.options = device, options
+        self.tuning = {"software": SOFTWARE, "hardware": HARDWARE, None: tuning_for(device.info)}[options.kernels]
+        self.rows: list[dict[str, Any]] = []
+        self.rng = np.random.default_rng(0)
+
+    async def run(self) -> list[dict[str, Any]]:
+        o = self.options
+        formats = list(FORMATS) if o.formats == "all" else o.formats.split(",")
+        for n_tokens in map(int, o.tokens.split(",")):
+            for name in formats:
+                block = FORMATS[name].type.block_size
+                n_in = -(-o.n_in // block) * block
+                weight = Weight("w", (o.n_out, n_in), name)
+                step = Step("matmul", (0,), 1, (weight,), {}, TOKENS, o.n_out, "w")
+                self._weights = random_blocks(name, o.n_out * n_in // block, self.rng).tobytes()
+                await self._measure(f"matmul {name} {n_in}x{o.n_out}", step, [n_in, o.n_out], n_tokens,
+                                    2 * n_in * o.n_out * n_tokens)
+            for label, step, widths in self._other_steps():
+                await self._measure(label, step, widths, n_tokens)
+        return self.rows
+
+    def _other_steps(self) -> list[tuple[str, Step, list[int]]]:
+        n_embd, kv, n_ff = N_HEAD * HEAD_DIM, N_HEAD_KV * HEAD_DIM, 1536
+        norm = Weight("n", (n_embd,), "F32")
+        heads = {"layer": 0, "n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": HEAD_DIM, "head_dim_v": HEAD_DIM,
+                 "scale": 0.125, "softcap": 0.0, "window": 0}
+        rope = {"table": "main", "head_dim": HEAD_DIM, "n_rot": HEAD_DIM, "style": "norm"}
+        return [
+            ("rms_norm", Step("rms_norm", (0,), 1, (norm,), {"eps": 1e-5, "group": n_embd}, TOKENS, n_embd, "n"), [n_embd] * 2),
+            ("rope", Step("rope", (0,), 1, (), rope, TOKENS, n_embd, "rope"), [n_embd] * 2),
+            ("kv_write", Step("kv_write", (0, 1), None, (), {"layer": 0}, TOKENS, 0, "kv"), [kv] * 2),
+            (f"attention over {self.options.positions}",
+             Step("attention", (0,), 1, (), heads, TOKENS, n_embd, "attention"), [n_embd] * 2),
+            ("glu", Step("glu", (0, 1), 2, (), {"act": "silu"}, TOKENS, n_ff, "glu"), [n_ff] * 3),
+        ]
+
+    async def _measure(self, label: str, step: Step, widths: Sequence[int], n_tokens: int, flop: int = 0) -> None:
+        kv = KvLayer(N_HEAD_KV * HEAD_DIM, N_HEAD_KV * HEAD_DIM, 0)
+        plan = Plan((step,), (), 0, 0, {"main": RopeTable(HEAD_DIM, 10000.0)}, (kv,))
+        builder = CallBuilder(plan, place_weights(plan, self.device.limits), self.tuning, kv_type="f16",
+                              max_workgroups=self.device.limits.max_compute_workgroups_per_dimension)
+        (call,) = builder.calls(step)
+        layout = BatchLayout(plan)
+        handles: list[Any] = []
+        try:
+            params = self._buffer(handles, layout.nbytes(n_tokens, 1))
+            dispatch = await self._dispatch(handles, call, params, widths, n_tokens)
+            start = max(0, self.options.positions - n_tokens)
+            block = layout.pack([0] * n_tokens, start, [])
+            seconds = await self._seconds(handles, dispatch, params, block, flop or 1e7)
+        finally:
+            self.device.free(handles)
+        row = {"kernel": label, "tokens": n_tokens, "microseconds": round(seconds * 1e6, 1)}
+        if flop:
+            row["gflops"] = round(flop / seconds / 1e9, 3)
+        self.rows.append(row)
+        if not self.options.json:
+            print(f"{label:28} {n_tokens:4} tokens {seconds * 1e6:10.1f} us" + (f" {row['gflops']:8.3f} GFLOP/s" if flop else ""),
+                  flush=True)
+
+    async def _dispatch(self, handles: list[Any], call: Call, params: Any, widths: Sequence[int], n_tokens: int) -> Dispatch:
+        key, x, y = call.choose(n_tokens)
+        pipeline = await self.device.create_pipeline(kernel_source(key.file, dict(key.values)), key.label, key.bindings)
+        dims = self._buffer(handles, 64, uniform=True)
+        self.device.write_buffer(dims, 0, call.dims)
+        buffers: dict[Operand, Any] = {}
+        for operand in call.operands:
+            if operand not in buffers:
+                buffers[operand] = self._operand(handles, operand, widths, n_tokens)
+        entries = [(dims, 0, 64), (params, 0, None), *((buffers[operand], 0, None) for operand in call.operands)]
+        handles.append(self.device.create_bind_group(key.bindings, entries, call.name))
+        await self.device.check()
+        return Dispatch(pipeline, handles[-1], (x, y, 1))
+
+    def _operand(self, handles: list[Any], operand: Operand, widths: Sequence[int], n_tokens: int) -> Any:
+        if operand.kind == "slot":
+            return self._buffer(handles, 16 * quads(widths[operand.key]) * -(-n_tokens // 8) * 8)
+        if operand.kind in ("k", "v"):
+            return self._buffer(handles, 2 * N_HEAD_KV * HEAD_DIM * self.options.positions)
+        if operand.kind == "vector":
+            return self._buffer(handles, 4 * N_HEAD * HEAD_DIM)
+        if operand.kind == "grid":
+            return self._filled(handles, grid_bytes(operand.key))
+        return self._filled(handles, self._weights)
+
+    async def _seconds(self, handles: list[Any], dispatch: Dispatch, params: Any, block: bytes, flop: float) -> float:
+        clock = time.process_time if self.options.cpu else time.perf_counter
+        repeats = max(1, min(64, round(2e8 / flop)))
+        result = self._buffer(handles, 4)
+        readback = self.device.create_readback(result, 4, 4, 1)
+        handles.append(readback)
+
+        async def best(dispatches: list[Dispatch]) -> float:
+            program = self.device.create_program(dispatches, params, readback)
+            handles.append(program)
+            times = []
+            for _ in range(5):
+                begin = clock()
+                await self.device.run(program, block, 1)
+                times.append(clock() - begin)
+            return min(times)
+
+        return max(1e-9, await best([dispatch] * repeats) - await best([])) / repeats
+
+    def _buffer(self, handles: list[Any], size: int, uniform: bool = False) -> Any:
+        handles.append(self.device.create_buffer(size, uniform=uniform, label="bench"))
+        return handles[-1]
+
+    def _filled(self, handles: list[Any], data: bytes) -> Any:
+        buffer = self._buffer(handles, len(data))
+        self.device.write_buffer(buffer, 0, data.ljust(-(-len(data) // 4) * 4, b"\0"))
+        return buffer
+
+
+if __name__ == "__main__":
+    sys.exit(main())
