@@ -202,10 +202,11 @@ def test_a_real_model_answers_as_llama_cpp_does(shared, site):
     assert done.usage[0]["promptTokens"] == len(prompt["tokens"])
 
 
-def test_decoding_creates_nothing_and_crosses_to_javascript_a_few_times_a_token(shared, site):
+def test_a_load_holds_little_and_decoding_creates_nothing_and_crosses_to_javascript_rarely(shared, site):
     shared.load(site.url("/models/SmolLM2-135M-Instruct.Q4_1.gguf"))
     shared.complete("The capital of France is", nPredict=REAL_N_PREDICT)
     before = shared.call("debugCounters").result
+    assert 0 < before["peakBytesInFlight"] <= 64 << 20, "a load never holds more of the file than this"
     done = shared.complete("The capital of France is", nPredict=REAL_N_PREDICT)
     assert done.usage[0]["completionTokens"] == REAL_N_PREDICT
     after = shared.call("debugCounters").result

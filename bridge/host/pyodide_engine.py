@@ -71,6 +71,7 @@ class PyodideEngine:
             "gpuObjectsCreated": gpu.created,
             "gpuSubmits": gpu.submits,
             "gpuMaps": gpu.maps,
+            "peakBytesInFlight": gpu.peak_bytes_in_flight,
         }
 
 
