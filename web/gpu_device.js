@@ -231,6 +231,7 @@ export class GpuDevice {
         abort.signal.throwIfAborted();
         if (pending && pending + chunk.byteLength > SYNC_BYTES) {
           await this.drain();
+          abort.signal.throwIfAborted();
           pending = 0;
         }
         pending += chunk.byteLength;

@@ -109,8 +109,10 @@ class JsDevice:
             return {s.name: found.to_bytes()[:s.length] for s, found in zip(kept, host)}
         except JsException as error:
             cancel.check()
-            raise _source_error(error) from None
+            raise getattr(source, "error", _source_error)(error) from None
         finally:
+            # Whatever ended the wait (this task may have been cancelled), nobody listens to the stream any more.
+            self._call("abortUpload")
             forget()
             on_progress.destroy()
 

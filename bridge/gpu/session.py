@@ -75,8 +75,13 @@ class GpuSession:
                 "description": info.description}
 
     async def load_weights(self, source: Any, tensors: Mapping[str, Any], progress: Any, cancel: Any) -> None:
-        """Stream the plan's tensors from ``source`` to the device, in one pass in file order."""
+        """Stream the plan's tensors from ``source`` to the device, in one pass in file order.
+
+        All memory is allocated first, so that a device that has too little says so before the download.
+        """
         self._create_weights()
+        self._create_scratch()
+        await self._device.check()
         segments = segments_of(self._placement, tensors, {
             (operand.key, operand.part) if operand.kind == "matrix" else operand.key: buffer
             for operand, buffer in self._buffers.items() if operand.kind in ("matrix", "vector")
@@ -92,7 +97,6 @@ class GpuSession:
                 self._device.write_buffer(self._buffers[Operand("vector", name)], 0, to_floats(host[name], weight.type))
         factors = {name: to_floats(host[name], tensors[name].type.name) for name in self._placement.host}
         self._layout = BatchLayout(self._plan, factors)
-        self._create_scratch()
         await self._device.check()
         progress(source.size, source.size)
 
@@ -175,7 +179,8 @@ class GpuSession:
         for i, layer in enumerate(self._plan.kv_layers):
             self._buffers[Operand("k", i)] = device.create_buffer(kv_bytes * layer.k_width, label=f"k cache {i}")
             self._buffers[Operand("v", i)] = device.create_buffer(kv_bytes * layer.v_width, label=f"v cache {i}")
-        self._params = device.create_buffer(self._layout.nbytes(self.n_ubatch, self.max_outputs), label="params")
+        nbytes = BatchLayout(self._plan).nbytes(self.n_ubatch, self.max_outputs)
+        self._params = device.create_buffer(nbytes, label="params")
         n_vocab = self._plan.n_vocab
         self._readback = device.create_readback(self._buffers[Operand("slot", self._plan.logits)], 4 * n_vocab,
                                                 16 * quads(n_vocab), self.max_outputs)

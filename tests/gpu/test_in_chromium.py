@@ -1,6 +1,8 @@
 """The same kernels through web/gpu_device.js and the browser's own shader compiler (SwiftShader computes)."""
 
 import asyncio
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -144,13 +146,62 @@ def test_a_file_that_ends_early_is_a_source_error(page_device):
 def test_errors_of_creation_name_what_was_made(page_device):
     with pytest.raises(DeviceError, match=r"creating the pipeline broken failed: line 1: expected"):
         asyncio.run(page_device.create_pipeline("fn main() { nonsense }", "broken", ("uniform",)))
-    page_device.create_buffer(1 << 45, label="blk.0.huge")
+    huge = page_device.create_buffer(1 << 45, label="blk.0.huge")
     with pytest.raises(DeviceError, match="creating the buffer blk.0.huge of 35184372088832 bytes failed"):
         asyncio.run(page_device.check())
     asyncio.run(page_device.check())  # told once
+    page_device.free([huge])
 
 
-def test_a_lost_device_fails_later_calls_with_a_reason():
+def test_memory_that_is_not_there_is_told_before_anything_is_read(page_device, monkeypatch):
+    graph, tensors = tiny_model()
+    monkeypatch.setattr(page_device, "limits", replace(page_device.limits, max_storage_buffer_binding_size=1 << 50,
+                                                       max_buffer_size=1 << 50))
+    with pytest.raises(DeviceError, match=r"creating the buffer k cache 0 of \d+ bytes failed"):
+        asyncio.run(open_session(page_device, graph, tensors, source=UnreadableSource(), n_ctx=1 << 40))
+    assert page_device.counters.buffers == 0
+
+
+class UnreadableSource:
+    size = 0
+    js = None
+
+    def stream(self, offset, length):
+        raise AssertionError("the download began")
+
+
+def test_a_device_that_is_lost_fails_what_is_pending_and_all_later_calls_with_a_reason():
+    graph, tensors = tiny_model()
+    with open_page_device() as device:
+        async def lose():
+            session = await open_session(device, graph, tensors)
+            pending = asyncio.ensure_future(session.evaluate([1, 2, 3], 0, [2]))
+            await asyncio.sleep(0)
+            crash_gpu(device)
+            with pytest.raises(DeviceError, match="the device was lost: ."):
+                await pending
+                await session.evaluate([1], 0, [0])  # the batch may have been done before the crash
+            with pytest.raises(DeviceError, match="the device was lost: ."):
+                await session.evaluate([1], 0, [0])
+            await session.close()
+            assert device.counters.buffers == 0
+
+        asyncio.run(lose())
+
+
+def crash_gpu(device):
+    """End the browser's GPU process, as a failing driver would."""
+    page = device._js._page
+
+    async def gpu_process():
+        session = await page._browser.new_browser_cdp_session()
+        processes = (await session.send("SystemInfo.getProcessInfo"))["processInfo"]
+        return next(process["id"] for process in processes if process["type"] == "GPU")
+
+    os.kill(page.wait(gpu_process()), signal.SIGKILL)
+
+
+def test_a_destroyed_device_fails_later_calls_with_a_reason():
     graph, tensors = tiny_model()
     with open_page_device() as device:
         async def lose():
