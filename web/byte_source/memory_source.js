@@ -19,7 +19,8 @@ export function fromBlob(blob) {
 
 /** Bytes in memory; what is read are copies. */
 export function fromBytes(bytes) {
-  return sliceSource(bytes.length, async (start, end) => bytes.slice(start, end));
+  // Not bytes.slice(), which for a Buffer of Node's is no copy.
+  return sliceSource(bytes.length, async (start, end) => new Uint8Array(bytes.subarray(start, end)));
 }
 
 /** The source whose bytes [start, end) are what `slice(start, end)` resolves to. */
