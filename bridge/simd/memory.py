@@ -1,0 +1,136 @@
+"""Where everything lies in the one memory, known from the header alone: a model that does not fit is refused before a
+byte of its weights is fetched.
+
+From the bottom: the module's own data, the threads' stacks, the program, the parameters, staging for the upload, scratch
+for each thread, weights, kv cache, slots, packed activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from bridge.errors import InputError
+from bridge.graph.graph import TOKENS
+from bridge.plan.plan import Plan
+from bridge.simd.formats import ROWS, Format
+from bridge.simd.host import PAGE, UNIT, first_free_byte
+from bridge.simd.ops import TILE, Op, Packed, Region, stride
+from bridge.simd.program import RECORD_BYTES
+
+ALIGNMENT = 64
+KV_BYTES = {"f16": 2, "f32": 4}
+STAGING_BYTES = 1 << 20
+MAX_QUERIES, KEYS = 16, 32
+"""Of one item of attention (kernels/simd/attention.c)."""
+
+
+@dataclass(frozen=True)
+class Area:
+    """A run of bytes outside the regions that operations name."""
+
+    address: int
+    nbytes: int
+
+    @property
+    def unit(self) -> int:
+        return self.address // UNIT
+
+
+@dataclass(frozen=True)
+class MemoryMap:
+    """Addresses in bytes. ``weights_nbytes`` and ``cache_nbytes`` are parts of ``nbytes``, all of it."""
+
+    program: Area
+    params: Area
+    staging: Area
+    scratch: Area
+    scratch_units: int
+    regions: Mapping[Region, Area]
+    nbytes: int
+    weights_nbytes: int
+    cache_nbytes: int
+
+
+class _Allocator:
+    def __init__(self, start: int) -> None:
+        self.end = start
+
+    def take(self, nbytes: int) -> Area:
+        area = Area(self.end, nbytes)
+        self.end = -(-(self.end + nbytes) // ALIGNMENT) * ALIGNMENT
+        return area
+
+
+def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], packed: Mapping[Region, Packed],
+                grids: Mapping[str, int], *, n_ctx: int, n_ubatch: int, max_outputs: int, kv_type: str, host_threads: int,
+                n_threads: int, params_nbytes: int) -> MemoryMap:
+    """Lay out the memory of one model, computed by ``n_threads`` of the host's; ``grids`` has the bytes of each grid."""
+    taken = _Allocator(first_free_byte(host_threads))
+    weights = {w.name: w for w in plan.weights().values()}
+    row_nbytes = [_row_nbytes(formats[w.name], w.shape[-1]) for w in weights.values()]
+    program = taken.take(RECORD_BYTES * len(ops))
+    params = taken.take(params_nbytes)
+    staging = taken.take(max(STAGING_BYTES, ROWS * max(row_nbytes)))
+    scratch_units = _scratch_nbytes(plan) // UNIT
+    scratch = taken.take(scratch_units * UNIT * n_threads)
+    regions = {Region("grid", name): taken.take(nbytes) for name, nbytes in grids.items()}
+
+    start = taken.end
+    for name, weight in weights.items():
+        if len(weight.shape) == 1:
+            regions[Region("vector", name)] = taken.take(4 * stride(weight.shape[0]))
+        else:
+            n_groups = -(-prod(weight.shape[:-1]) // ROWS)
+            size = formats[name].layout.group_nbytes(weight.shape[-1])
+            regions[Region("matrix", name)] = taken.take(n_groups * size)
+    for table in plan.rope_tables.values():
+        if table.factors_tensor:
+            regions[Region("vector", table.factors_tensor)] = taken.take(4 * stride(table.n_rot // 2))
+    weights_nbytes, start = taken.end - start, taken.end
+    for i, layer in enumerate(plan.kv_layers):
+        regions[Region("k", i)] = taken.take(KV_BYTES[kv_type] * n_ctx * layer.k_width)
+        regions[Region("v", i)] = taken.take(KV_BYTES[kv_type] * n_ctx * layer.v_width)
+    cache_nbytes = taken.end - start
+
+    rows = [n_ubatch if slot.rows == TOKENS else max_outputs for slot in plan.slots]
+    for i, slot in enumerate(plan.slots):
+        regions[Region("slot", i)] = taken.take(4 * rows[i] * stride(slot.width))
+    for region, pack in packed.items():
+        n_rows = -(-rows[pack.slot] * pack.rows // TILE) * TILE
+        regions[region] = taken.take(n_rows * pack.n_in // 32 * ((64 if pack.wide else 32) + 16))
+    return MemoryMap(program, params, staging, scratch, scratch_units, regions,
+                     -(-taken.end // PAGE) * PAGE, weights_nbytes, cache_nbytes)
+
+
+def check_fits(memory: MemoryMap, most: int, n_ctx: int) -> None:
+    """Raise InputError when the memory is larger than ``most`` bytes."""
+    if memory.nbytes <= most:
+        return
+    rest = memory.nbytes - memory.weights_nbytes - memory.cache_nbytes
+    raise InputError(
+        f"the model needs {_mib(memory.nbytes)} of memory ({_mib(memory.weights_nbytes)} for weights, "
+        f"{_mib(memory.cache_nbytes)} for a context of {n_ctx} tokens, {_mib(rest)} to compute in); "
+        f"the CPU backend can have at most {_mib(most)} here"
+    )
+
+
+def _mib(nbytes: int) -> str:
+    return f"{-(-nbytes // (1 << 20))} MiB"
+
+
+def _row_nbytes(format: Format, n_in: int) -> int:
+    return -(-n_in // format.type.block_size) * format.type.type_size
+
+
+def _scratch_nbytes(plan: Plan) -> int:
+    """What one thread needs at most: a group of weights as float32 (codes take less), or an item of attention."""
+    widest = max((step.weights[0].shape[-1] for step in plan.steps
+                  if step.kernel in ("embed", "matmul", "matmul_experts")), default=0)
+    nbytes = 4 * ROWS * widest
+    for step in plan.steps:
+        if step.kernel == "attention":
+            dim, dim_v = stride(step.attrs["head_dim"]), stride(step.attrs["head_dim_v"])
+            nbytes = max(nbytes, 4 * (MAX_QUERIES * (dim + KEYS + dim_v) + KEYS * (dim + dim_v)))
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

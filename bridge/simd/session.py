@@ -1,0 +1,123 @@
+"""A model on the CPU: its weights, cache and activations in one WebAssembly memory, and the replay of its program.
+
+Life of a session: ``create`` lowers the plan to a program and lays out the memory, so that what does not fit or cannot be
+computed is refused before anything is downloaded; ``load_weights`` streams the file into its place; ``evaluate`` hands
+over a parameter block and replays. The host (memory and threads) is the caller's and outlives the session.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bridge.errors import DeviceError, InputError, UnsupportedError
+from bridge.plan.batch import BatchLayout
+from bridge.plan.plan import Plan
+from bridge.simd.host import Host, Job
+from bridge.simd.memory import check_fits, plan_memory
+from bridge.simd.ops import OpBuilder, Region, stride
+from bridge.simd.program import MAX_OPS, encode
+from bridge.simd.weights import grids_of, spans_of
+
+PRECISIONS = ("fast", "exact")
+"""fast: activations of products with quantised weights are rounded to bytes, 32 at a time, as llama.cpp does;
+exact: nothing is rounded below float32."""
+
+
+class SimdSession:
+    """See bridge.runtime.backend.Session."""
+
+    name = "simd"
+    adapter: Mapping[str, str] = {}
+
+    def __init__(self, host: Host, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str, max_outputs: int,
+                 threads: int, threads_batch: int, precision: str) -> None:
+        """Use ``create``."""
+        self.n_ctx, self.n_ubatch, self.max_outputs = n_ctx, n_ubatch, max_outputs
+        self.threads, self.threads_batch = threads, threads_batch
+        self._host, self._plan = host, plan
+        builder = OpBuilder(plan, kv_type=kv_type, exact=precision == "exact", has_relaxed=host.has_relaxed,
+                            dot_mode=host.dot_mode)
+        self._ops = builder.ops()
+        if len(self._ops) > MAX_OPS:
+            raise UnsupportedError(f"the model takes {len(self._ops)} operations; the CPU backend takes {MAX_OPS}")
+        self._formats = builder.formats
+        self._grids = grids_of(self._formats)
+        self._n_token_ids = min((s.weights[0].shape[0] for s in plan.steps if s.kernel == "embed"), default=plan.n_vocab)
+        self._memory = plan_memory(
+            plan, self._ops, self._formats, builder.packed, {name: len(data) for name, data in self._grids.items()},
+            n_ctx=n_ctx, n_ubatch=n_ubatch, max_outputs=max_outputs, kv_type=kv_type,
+            host_threads=host.n_threads, n_threads=max(threads, threads_batch),
+            params_nbytes=BatchLayout(plan).nbytes(n_ubatch, max_outputs),
+        )
+        check_fits(self._memory, host.max_bytes, n_ctx)
+        self._layout: BatchLayout | None = None
+        self._job: Job | None = None
+        self._closed = False
+        expanded = dict.fromkeys(format.type.name for format in self._formats.values() if format.is_expanded)
+        self.notes: list[str] = [*host.notes, *(f"weights_expanded:{name}" for name in expanded)]
+
+    @classmethod
+    async def create(cls, host: Host, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str = "f16", max_outputs: int = 8,
+                     threads: int | None = None, threads_batch: int | None = None,
+                     precision: str = "fast") -> SimdSession:
+        """A session for a plan, still without weights.
+
+        ``threads`` compute single tokens, ``threads_batch`` (as many by default) prompts; None takes all the host has,
+        and more than that is capped. Raises UnsupportedError for what the kernels cannot do, InputError for what does not
+        fit, and DeviceError when the memory is refused.
+        """
+        if precision not in PRECISIONS:
+            raise InputError(f"precision is {precision!r}; it must be one of {', '.join(PRECISIONS)}")
+        n_ubatch = min(n_ubatch, n_ctx)
+        threads = min(threads or host.n_threads, host.n_threads)
+        session = cls(host, plan, n_ctx=n_ctx, n_ubatch=n_ubatch, kv_type=kv_type, max_outputs=min(max_outputs, n_ubatch),
+                      threads=threads, threads_batch=min(threads_batch or threads, host.n_threads), precision=precision)
+        await session._prepare()
+        return session
+
+    async def load_weights(self, source: Any, tensors: Mapping[str, Any], progress: Any, cancel: Any) -> None:
+        """Stream the plan's tensors from ``source`` into the memory, in one pass in file order."""
+        memory = self._memory
+        spans = spans_of(self._plan, self._formats, tensors, memory.regions)
+        await self._host.upload(source, spans, memory.staging.address, memory.staging.nbytes, progress, cancel)
+        factors = {}
+        for table in self._plan.rope_tables.values():
+            if table.factors_tensor:
+                area = memory.regions[Region("vector", table.factors_tensor)]
+                factors[table.factors_tensor] = array("f", self._host.read(area.address, 2 * table.n_rot))
+        self._layout = BatchLayout(self._plan, factors)
+        progress(source.size, source.size)
+
+    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> memoryview | None:
+        if self._layout is None or self._closed:
+            raise DeviceError("the session has no weights" if not self._closed else "the session was closed")
+        n, m = len(tokens), len(outputs)
+        if not 0 < n <= self.n_ubatch or m > self.max_outputs:
+            raise InputError(f"a batch has {n} tokens and {m} output rows; this session takes 1 to {self.n_ubatch} tokens "
+                             f"and at most {self.max_outputs} output rows")
+        if not 0 <= min(tokens) <= max(tokens) < self._n_token_ids:
+            wrong = next(token for token in tokens if not 0 <= token < self._n_token_ids)
+            raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._n_token_ids - 1}")
+        if start < 0 or start + n > self.n_ctx:
+            raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
+        params = self._layout.pack(tokens, start, outputs)
+        return await self._host.run(self._job, params, self.threads if n == 1 else self.threads_batch, m)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._host.release()
+
+    async def _prepare(self) -> None:
+        memory, n_vocab = self._memory, self._plan.n_vocab
+        await self._host.reserve(memory.nbytes)
+        for name, data in self._grids.items():
+            self._host.write(memory.regions[Region("grid", name)].address, data)
+        self._host.write(memory.program.address, encode(self._ops, memory.regions))
+        self._job = Job(
+            program=memory.program.unit, n_ops=len(self._ops), params=memory.params.unit, scratch=memory.scratch.unit,
+            scratch_units=memory.scratch_units, result=memory.regions[Region("slot", self._plan.logits)].address,
+            row_nbytes=4 * n_vocab, row_stride=4 * stride(n_vocab), max_rows=self.max_outputs,
+        )

@@ -1,0 +1,142 @@
+/* x @ weight.T: groups of four rows of the weight are shared out among the threads.
+ *
+ * One row of x: each block is unpacked in registers and multiplied at once, because reading the weight is what takes the
+ * time. More rows: a group is unpacked once into a panel in the first-level cache, which then meets every tile of x.
+ * Quantised weights meet activations rounded to bytes (quantise.c), or unrounded ones in float32 where `exact` is asked for;
+ * weights stored as floats are always computed in float32.
+ */
+#include "matmul.h"
+#include "team.h"
+
+typedef struct Args {
+  u32 x, x_stride; /* packed activations, or float rows where `exact` */
+  u32 weight, layout, n_in, n_out, exact;
+  u32 bias;                      /* 0: none */
+  u32 residual, residual_stride; /* 0: none */
+  u32 out, out_stride;
+} Args;
+
+typedef struct Output {
+  const f32 *bias, *residual;
+  f32 *out;
+  u32 residual_stride, out_stride;
+} Output;
+
+INLINE void put(const Output *o, u32 row, u32 group, v128 sums) {
+  if (o->bias) sums = wasm_f32x4_add(sums, load(o->bias + 4 * group));
+  if (o->residual) sums = wasm_f32x4_add(sums, load(o->residual + (uintptr_t)row * o->residual_stride + 4 * group));
+  store(o->out + (uintptr_t)row * o->out_stride + 4 * group, sums);
+}
+
+/* Groups a thread claims at once: enough for little traffic on the counter, few enough for all threads to end together. */
+INLINE u32 groups_per_claim(const Context *c, u32 n_groups) {
+  return max_u32(2, min_u32(64, n_groups / (8 * c->n_threads)) & ~1u);
+}
+
+static void one_row(const Args *a, const Output *o, u32 first, u32 end) {
+  u32 size = group_nbytes(a->layout, a->n_in);
+  const u8 *group = (const u8 *)at(a->weight) + (uintptr_t)first * size;
+  u32 g = first;
+  for (; g + 2 <= end; g += 2, group += 2 * size) {
+    v128 sums[2];
+    multiply_two_groups(a->layout, group, size, at(a->x), a->n_in, sums);
+    put(o, 0, g, sums[0]);
+    put(o, 0, g + 1, sums[1]);
+  }
+  if (g < end) put(o, 0, g, multiply_group(a->layout, group, at(a->x), a->n_in));
+}
+
+static void tiles(Context *c, const Args *a, const Output *o, u32 n_rows, u32 first, u32 end) {
+  u32 size = group_nbytes(a->layout, a->n_in);
+  u32 tile = act_tile(TILE, needs_wide_dots(a->layout), a->n_in);
+  for (u32 g = first; g < end; g++) {
+    unpack_panel(a->layout, (const u8 *)at(a->weight) + (uintptr_t)g * size, a->n_in, c->scratch);
+    const u8 *x = at(a->x);
+    for (u32 r = 0; r < n_rows; r += TILE, x += tile) {
+      v128 sums[TILE];
+      multiply_panel(a->layout, c->scratch, x, a->n_in, sums);
+      for (u32 i = 0; i < TILE && r + i < n_rows; i++) put(o, r + i, g, sums[i]);
+    }
+  }
+}
+
+static void in_floats(Context *c, const Args *a, const Output *o, u32 n_rows, u32 first, u32 end) {
+  u32 size = group_nbytes(a->layout, a->n_in);
+  const f32 *x = at(a->x);
+  for (u32 g = first; g < end; g++) {
+    const f32 *panel = float_panel(a->layout, (const u8 *)at(a->weight) + (uintptr_t)g * size, a->n_in, c->scratch);
+    u32 r = 0;
+    for (; r + TILE <= n_rows; r += TILE) {
+      v128 sums[TILE];
+      multiply_floats_tile(panel, x + (uintptr_t)r * a->x_stride, a->x_stride, a->n_in, sums);
+      for (u32 i = 0; i < TILE; i++) put(o, r + i, g, sums[i]);
+    }
+    for (; r < n_rows; r++) put(o, r, g, multiply_floats(panel, x + (uintptr_t)r * a->x_stride, a->n_in));
+  }
+}
+
+void matmul(Context *c, u32 n_rows, const void *args) {
+  const Args *a = args;
+  Output o = {a->bias ? at(a->bias) : 0, a->residual ? at(a->residual) : 0, at(a->out), a->residual_stride, a->out_stride};
+  u32 n_groups = ceil_div(a->n_out, 4), step = groups_per_claim(c, n_groups), chunk;
+  if (!n_rows) return;
+  while ((chunk = claim(c) * step) < n_groups) {
+    u32 end = min_u32(chunk + step, n_groups);
+    if (a->exact) in_floats(c, a, &o, n_rows, chunk, end);
+    else if (n_rows == 1) one_row(a, &o, chunk, end);
+    else tiles(c, a, &o, n_rows, chunk, end);
+  }
+}
+
+/* Mixture of experts: for each expert the rows of the batch that chose it. */
+typedef struct ExpertArgs {
+  u32 x, x_stride; /* activations in tiles of one row, or float rows where `exact` */
+  u32 weight, layout, n_in, n_out, exact;
+  u32 route, route_stride, n_expert, n_used;
+  u32 per_expert; /* x has a row of its own for each use of an expert */
+  u32 out, out_stride;
+} ExpertArgs;
+
+static void expert_groups(Context *c, const ExpertArgs *a, u32 n_rows, u32 expert, u32 first, u32 end) {
+  u32 size = group_nbytes(a->layout, a->n_in), x_size = act_tile(1, needs_wide_dots(a->layout), a->n_in);
+  const u8 *weight = (const u8 *)at(a->weight) + (uintptr_t)expert * (a->n_out / 4) * size;
+  for (u32 g = first; g < end; g++) {
+    const u8 *group = weight + (uintptr_t)g * size;
+    const f32 *panel = 0;
+    for (u32 r = 0; r < n_rows; r++) {
+      const f32 *ids = (const f32 *)at(a->route) + (uintptr_t)r * a->route_stride;
+      for (u32 u = 0; u < a->n_used; u++) {
+        if ((u32)ids[u] != expert) continue;
+        u32 row = a->per_expert ? r * a->n_used + u : r;
+        v128 sums;
+        if (a->exact) {
+          if (!panel) panel = float_panel(a->layout, group, a->n_in, c->scratch);
+          const f32 *x = (const f32 *)at(a->x) + (uintptr_t)r * a->x_stride + (a->per_expert ? u * a->n_in : 0);
+          sums = multiply_floats(panel, x, a->n_in);
+        } else {
+          sums = multiply_group(a->layout, group, (const u8 *)at(a->x) + (uintptr_t)row * x_size, a->n_in);
+        }
+        store((f32 *)at(a->out) + (uintptr_t)r * a->out_stride + u * a->n_out + 4 * g, sums);
+      }
+    }
+  }
+}
+
+static int is_used(const ExpertArgs *a, u32 n_rows, u32 expert) {
+  for (u32 r = 0; r < n_rows; r++) {
+    const f32 *ids = (const f32 *)at(a->route) + (uintptr_t)r * a->route_stride;
+    for (u32 u = 0; u < a->n_used; u++) {
+      if ((u32)ids[u] == expert) return 1;
+    }
+  }
+  return 0;
+}
+
+void matmul_experts(Context *c, u32 n_rows, const void *args) {
+  const ExpertArgs *a = args;
+  u32 n_groups = a->n_out / 4, step = groups_per_claim(c, n_groups * a->n_used), chunks = ceil_div(n_groups, step), item;
+  while ((item = claim(c)) < chunks * a->n_expert) {
+    u32 expert = item / chunks, first = item % chunks * step;
+    if (is_used(a, n_rows, expert)) expert_groups(c, a, n_rows, expert, first, min_u32(first + step, n_groups));
+  }
+}

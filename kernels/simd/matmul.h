@@ -1,0 +1,23 @@
+/* Products of one group of four rows of a weight with rows of activations; lanes of the results are rows of the weight. */
+#ifndef BRIDGE_MATMUL_H
+#define BRIDGE_MATMUL_H
+
+#include "dots.h"
+
+/* One row of packed activations (a tile of one). */
+v128 multiply_group(enum Layout layout, const u8 *group, const u8 *x, u32 n_in);
+/* The same for two groups `size` bytes apart. */
+void multiply_two_groups(enum Layout layout, const u8 *group, u32 size, const u8 *x, u32 n_in, v128 sums[2]);
+
+/* A group unpacked for several tiles: for every block its codes, then its scales and offsets. */
+void unpack_panel(enum Layout layout, const u8 *group, u32 n_in, u8 *panel);
+/* A panel times a tile of four rows. */
+void multiply_panel(enum Layout layout, const u8 *panel, const u8 *x, u32 n_in, v128 sums[TILE]);
+
+/* A group decoded to float32 [n_in][4 rows]: at `panel`, or where the group is if it is stored so. */
+const f32 *float_panel(enum Layout layout, const u8 *group, u32 n_in, u8 *panel);
+v128 multiply_floats(const f32 *panel, const f32 *x, u32 n_in);
+/* Four rows of x, `stride` floats apart. */
+void multiply_floats_tile(const f32 *panel, const f32 *x, u32 stride, u32 n_in, v128 sums[TILE]);
+
+#endif
