@@ -73,25 +73,25 @@ def _run_site(isolated: bool):
 
 
 @pytest.fixture(scope="session")
-def _isolated_site():
+def isolated_site():
     yield from _run_site(isolated=True)
 
 
 @pytest.fixture(scope="session")
-def _plain_site():
+def plain_site():
     yield from _run_site(isolated=False)
 
 
 @pytest.fixture
-def site(_isolated_site):
-    yield _isolated_site
-    _isolated_site.faults.clear()
+def site(isolated_site):
+    yield isolated_site
+    isolated_site.faults.clear()
 
 
 @pytest.fixture
-def other_site(_plain_site):
-    yield _plain_site
-    _plain_site.faults.clear()
+def other_site(plain_site):
+    yield plain_site
+    plain_site.faults.clear()
 
 
 @pytest.fixture(scope="session")

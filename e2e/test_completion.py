@@ -24,8 +24,8 @@ LONG = 100
 
 
 @pytest.fixture(scope="module", params=MODES)
-def shared(request, browser, _isolated_site):
-    with shared_bridge(browser, _isolated_site, request.param) as bridge:
+def shared(request, browser, isolated_site):
+    with shared_bridge(browser, isolated_site, request.param) as bridge:
         yield bridge
 
 

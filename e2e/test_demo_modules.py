@@ -8,10 +8,10 @@ IMPORT = "async ([module, name, ...given]) => (await import(`/web/demo/${module}
 
 
 @pytest.fixture(scope="module")
-def page(browser, _isolated_site):
+def page(browser, isolated_site):
     """One page for the whole table: what is called here keeps no state."""
     page = browser.new_page()
-    page.goto(_isolated_site.url("/_test/blank.html"))
+    page.goto(isolated_site.url("/_test/blank.html"))
     yield page
     page.close()
 

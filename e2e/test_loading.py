@@ -15,8 +15,8 @@ SLOW = 150_000
 
 
 @pytest.fixture(scope="module", params=MODES)
-def shared(request, browser, _isolated_site):
-    with shared_bridge(browser, _isolated_site, request.param) as bridge:
+def shared(request, browser, isolated_site):
+    with shared_bridge(browser, isolated_site, request.param) as bridge:
         yield bridge
 
 

@@ -97,7 +97,14 @@ async function startPlain({ base, runtime, wheel, clock, onStatus }) {
 async function loadPackage(pyodide, name) {
   let problem = "";
   await pyodide.loadPackage(name, { messageCallback: () => {}, errorCallback: (text) => (problem = text) });
-  if (!(name in pyodide.loadedPackages)) throw new Error(`The Python package ${name} could not be loaded: ${problem}`);
+  // Pyodide records a package under the name its project writes: Jinja2, pyodide_http.
+  const isLoaded = Object.keys(pyodide.loadedPackages).some((loaded) => canonical(loaded) === canonical(name));
+  if (!isLoaded) throw new Error(`The Python package ${name} could not be loaded: ${problem}`);
+}
+
+/** A package's name as PEP 503 compares it. */
+function canonical(name) {
+  return name.toLowerCase().replaceAll(/[-_.]+/g, "-");
 }
 
 /** Both scripts at once: left alone, the second is asked for only when the first has run. */

@@ -10,8 +10,7 @@ from bridge.host.engine import Engine
 from bridge.runtime import Model
 from bridge.tokenizer.chat_template import render_chat
 
-JINJA = "Jinja2"
-"""The package's name as Pyodide's lock file spells it."""
+JINJA = "jinja2"
 
 
 async def render_with_template(model: Model, engine: Engine, messages: Any, options: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 from bridge.errors import BridgeError
 from bridge.host.engine import Engine
 from bridge.host.options import CompletionRequest
-from bridge.host.ticker import Ticker
 from bridge.host.token_events import TokenEvents
 from bridge.runtime import CancelToken, Model, Usage
 
@@ -17,13 +16,11 @@ PostEvent = Callable[[str, Mapping[str, Any]], None]
 
 TOKENS_PER_YIELD = 4
 """After so many tokens the thread's other work gets its turn: messages, timers, painting."""
-PREFILL_SIGN_S = 15.0
-"""How often a page is told that the prompt is still being evaluated; it gives up after 90 s of silence."""
 
 
 async def complete(model: Model, engine: Engine, prompt: str, request: CompletionRequest, post_event: PostEvent,
                    cancel: CancelToken) -> str:
-    """Generate and return the whole text; posts ``token`` events and one ``usage`` event at the end.
+    """Generate and return the whole text; posts ``prefill`` and ``token`` events and one ``usage`` event at the end.
 
     Cancellation ends it normally, with what there is. Errors say whether generation had begun.
     """
@@ -31,15 +28,18 @@ async def complete(model: Model, engine: Engine, prompt: str, request: Completio
         await engine.load_package("numpy")
     events = TokenEvents(lambda payload: post_event("token", payload), request.events)
     n_tokens = 0
+
+    def prefilled(evaluated: int, total: int) -> None:
+        if evaluated < total:  # the first token is the sign that all of it is there
+            post_event("prefill", {"evaluated": evaluated, "total": total})
+
     try:
-        with Ticker(PREFILL_SIGN_S, lambda: post_event("prefill", {})) as prefill:
-            tokens = model.tokenizer.encode(prompt, add_special=True, parse_special=True)
-            async for piece in model.generate(tokens, request.generate, cancel=cancel):
-                prefill.stop()
-                n_tokens += 1
-                events.push(piece.text)
-                if n_tokens % TOKENS_PER_YIELD == 0:
-                    await asyncio.sleep(0)
+        tokens = model.tokenizer.encode(prompt, add_special=True, parse_special=True)
+        async for piece in model.generate(tokens, request.generate, cancel=cancel, on_prefill=prefilled):
+            n_tokens += 1
+            events.push(piece.text, piece.pending)
+            if n_tokens % TOKENS_PER_YIELD == 0:
+                await asyncio.sleep(0)
     except BridgeError as error:
         failure = BridgeError(f"{'Generation step failed' if n_tokens else 'Failed to start generation'}: {error}")
         failure.code = error.code

@@ -19,7 +19,7 @@ class TokenEventOptions:
 
     as_text: bool = False
     current_text: str = "none"
-    """"full": all text so far; "none": an empty string; "null": nothing at all."""
+    """"full": all text so far, with what may still change; "none": an empty string; "null": nothing at all."""
     flush_ms: int = 0
     flush_chars: int = 0
 
@@ -45,19 +45,18 @@ class TokenEvents:
 
     def __init__(self, post: Callable[[dict[str, Any]], None], options: TokenEventOptions) -> None:
         self._post, self._options = post, options
-        self._all: list[str] = []
+        self.text = ""
+        self._pending = ""
         self._gathered: list[str] = []
         self._n_chars = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def text(self) -> str:
-        return "".join(self._all)
-
-    def push(self, piece: str) -> None:
+    def push(self, piece: str, pending: str = "") -> None:
+        """``pending`` follows the text and may still change: it shows in the current text only."""
+        self._pending = pending
         if not piece:
             return
-        self._all.append(piece)
+        self.text += piece
         self._gathered.append(piece)
         options = self._options
         self._n_chars += js_length(piece) if options.flush_chars else 0
@@ -78,7 +77,7 @@ class TokenEvents:
         piece = "".join(self._gathered)
         self._gathered.clear()
         self._n_chars = 0
-        current = {"full": self.text, "none": "", "null": None}[self._options.current_text]
+        current = {"full": self.text + self._pending, "none": "", "null": None}[self._options.current_text]
         event = {"pieceText": piece} if self._options.as_text else {"piece": list(piece.encode())}
         self._post({**event, "currentText": current})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ from bridge.tokenizer import StreamDetokenizer
 
 if TYPE_CHECKING:
     from bridge.runtime.model import Model
+
+Prefilled = Callable[[int, int], None]
+"""Told after every micro-batch of a prompt: tokens of it that are in the context, and all of them."""
 
 NOTE_CONTEXT_LIMIT = "generation_stopped_context_limit"
 
@@ -28,10 +31,14 @@ class GenerateOptions:
 
 @dataclass(frozen=True)
 class Piece:
-    """One generated token and the stable text it completed, "" when it only begins a character."""
+    """One generated token and the stable text it completed, "" when it only begins a character.
+
+    ``pending`` is what follows the stable text and may still change.
+    """
 
     token: int
     text: str
+    pending: str = ""
 
 
 @dataclass
@@ -49,7 +56,7 @@ class Usage:
 
 
 async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions,
-                   cancel: CancelToken) -> AsyncIterator[Piece]:
+                   cancel: CancelToken, on_prefill: Prefilled | None = None) -> AsyncIterator[Piece]:
     """Yield pieces; ``model.last_usage`` is complete once the iteration ends, however it ends.
 
     Cancellation is looked at between micro-batches and between tokens and ends the iteration normally. Text held back
@@ -61,7 +68,7 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     stream = StreamDetokenizer(model.tokenizer, special=True, continues=True)
     token = -1
     try:
-        logits = await model.prefill(prompt, cancel, usage)
+        logits = await model.prefill(prompt, cancel, usage, on_prefill)
         usage.prompt_ms = _ms_since(started)
         while True:
             if cancel.cancelled:
@@ -78,7 +85,7 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
             text = stream.push(token)
             if text and usage.time_to_first_token_ms is None:
                 usage.time_to_first_token_ms = _ms_since(started)
-            yield Piece(token, text)
+            yield Piece(token, text, stream.pending)
             if model.n_past == model.n_ctx:
                 model.note(NOTE_CONTEXT_LIMIT)
                 break

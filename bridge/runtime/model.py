@@ -8,7 +8,7 @@ from typing import Any
 from bridge.errors import ContextOverflow, DeviceError, InputError
 from bridge.runtime.backend import Session
 from bridge.runtime.cancel import CancelToken
-from bridge.runtime.generate import GenerateOptions, Piece, Usage, generate
+from bridge.runtime.generate import GenerateOptions, Piece, Prefilled, Usage, generate
 
 
 class Model:
@@ -55,9 +55,9 @@ class Model:
             self.notes.append(note)
 
     def generate(self, prompt: Sequence[int], options: GenerateOptions | None = None,
-                 cancel: CancelToken | None = None) -> AsyncIterator[Piece]:
+                 cancel: CancelToken | None = None, on_prefill: Prefilled | None = None) -> AsyncIterator[Piece]:
         """Pieces of text that continue ``prompt`` (token ids); see bridge.runtime.generate."""
-        return generate(self, prompt, options or GenerateOptions(), cancel or CancelToken())
+        return generate(self, prompt, options or GenerateOptions(), cancel or CancelToken(), on_prefill)
 
     async def evaluate(self, tokens: Sequence[int], outputs: str = "last", cancel: CancelToken | None = None) -> Any:
         """Logits of ``tokens`` from an empty context: float32 array [1, n_vocab] ("last") or [n, n_vocab] ("all")."""
@@ -79,7 +79,8 @@ class Model:
                 rows.append(np.array(logits, np.float32, copy=True).reshape(len(wanted), self.n_vocab))
         return np.concatenate(rows)
 
-    async def prefill(self, prompt: Sequence[int], cancel: CancelToken, usage: Usage) -> Any:
+    async def prefill(self, prompt: Sequence[int], cancel: CancelToken, usage: Usage,
+                      on_prefill: Prefilled | None = None) -> Any:
         """Bring the context to exactly ``prompt`` and return the logits after its last token (None when cancelled)."""
         self._check_prompt(prompt)
         kept = self._common_prefix(prompt)
@@ -91,6 +92,8 @@ class Model:
             last = self.n_past + len(batch) == len(prompt)
             logits = await self._run(batch, [len(batch) - 1] if last else [])
             self._prompt.extend(batch)
+            if on_prefill:
+                on_prefill(self.n_past, len(prompt))
         return logits
 
     async def decode(self, token: int) -> Any:

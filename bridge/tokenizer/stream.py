@@ -43,8 +43,12 @@ class StreamDetokenizer:
     @property
     def text(self) -> str:
         """Everything so far, with the part that is held back."""
-        pending = self._decoder.getstate()[0]
-        return "".join(self._emitted) + self._held + pending.decode("utf-8", "replace")
+        return "".join(self._emitted) + self.pending
+
+    @property
+    def pending(self) -> str:
+        """The part that is held back; an unfinished character shows as U+FFFD."""
+        return self._held + self._decoder.getstate()[0].decode("utf-8", "replace")
 
     def _emit(self, text: str) -> str:
         if text:

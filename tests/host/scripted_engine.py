@@ -26,7 +26,8 @@ class ScriptedTokenizer:
 
 
 class ScriptedModel:
-    """Says ``pieces``: a string is said, a number is a pause in seconds, an exception is raised."""
+    """Says ``pieces``: a string is said, a pair is a string and what is held back behind it, a number is a pause in
+    seconds, an exception is raised."""
 
     def __init__(self, pieces=("Hello", "", " world"), n_ctx=64, metadata=None):
         self.pieces, self.n_ctx, self.n_ubatch = pieces, n_ctx, 32
@@ -38,11 +39,13 @@ class ScriptedModel:
         self.prompts, self.options = [], []
         self.closed = 0
 
-    async def generate(self, prompt, options, cancel):
+    async def generate(self, prompt, options, cancel, on_prefill):
         usage = self.last_usage = Usage(prompt_tokens=len(prompt), cached_prompt_tokens=1, finish_reason="stop",
                                         prompt_ms=10.0, decode_ms=20.0, duration_ms=30.0)
         self.prompts.append(prompt)
         self.options.append(options)
+        for end in range(self.n_ubatch, len(prompt) + self.n_ubatch, self.n_ubatch):
+            on_prefill(min(end, len(prompt)), len(prompt))
         for piece in self.pieces:
             if cancel.cancelled:
                 usage.finish_reason = "cancelled"
@@ -52,10 +55,11 @@ class ScriptedModel:
             if isinstance(piece, float):
                 await asyncio.sleep(piece)
                 continue
+            piece, pending = piece if isinstance(piece, tuple) else (piece, "")
             usage.completion_tokens += 1
             if piece and usage.time_to_first_token_ms is None:
                 usage.time_to_first_token_ms = 12.0
-            yield Piece(5, piece)
+            yield Piece(5, piece, pending)
 
     async def close(self):
         self.closed += 1

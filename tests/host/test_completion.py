@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from bridge.host import completion
 from tests.host.scripted_engine import Page, ScriptedModel
 
 
@@ -12,9 +11,9 @@ def run(scenario):
     return asyncio.run(scenario)
 
 
-async def complete(options, pieces=("ab", "cd"), direct=False):
+async def complete(options, pieces=("ab", "cd"), direct=False, prompt="x"):
     page = await Page(ScriptedModel(pieces), direct=direct).loaded()
-    id = page.send("createCompletion", "x", options)
+    id = page.send("createCompletion", prompt, options)
     answer = await page.answer(id)
     return page, answer, page.events(id)
 
@@ -164,13 +163,23 @@ def test_a_wide_sampler_loads_numpy_first():
     run(scenario())
 
 
-def test_a_long_prompt_shows_signs_of_life_until_the_first_token(monkeypatch):
-    monkeypatch.setattr(completion, "PREFILL_SIGN_S", 0.01)
-
+def test_every_batch_of_a_prompt_but_the_last_is_a_sign_of_life():
     async def scenario():
-        _, _, events = await complete({}, pieces=[0.05, "a", 0.05, "b"])
+        _, _, events = await complete({}, pieces=["a", "b"], prompt="x" * 69)
+        counts = [payload for event, payload in events if event == "prefill"]
+        assert counts == [{"evaluated": 32, "total": 70}, {"evaluated": 64, "total": 70}]
         kinds = [event for event, _ in events]
-        assert kinds.count("prefill") >= 2
         assert kinds[kinds.index("token"):] == ["token", "token", "usage"]
+
+    run(scenario())
+
+
+def test_the_current_text_shows_what_is_held_back_and_the_pieces_do_not():
+    async def scenario():
+        options = {"tokenEventEncoding": "text", "emitCurrentTextOnToken": True}
+        _, answer, events = await complete(options, pieces=[("a", "\ufffd"), ("", "\ufffd\ufffd"), ("é", "")])
+        tokens = [(payload["pieceText"], payload["currentText"]) for event, payload in events if event == "token"]
+        assert tokens == [("a", "a\ufffd"), ("é", "aé")]
+        assert answer["value"] == "aé"
 
     run(scenario())

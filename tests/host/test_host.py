@@ -308,7 +308,7 @@ def test_the_models_own_template_is_rendered_with_its_variables():
         page = await Page(ScriptedModel()).loaded()
         messages = [{"role": "user", "content": "hi"}]
         assert (await page.call("renderChatTemplate", messages, {"extra": "!"}))["value"] == "<<user>hi!"
-        assert page.engine.packages == ["Jinja2"]
+        assert page.engine.packages == ["jinja2"]
         options = {"template": "{{ add_generation_prompt }}", "addAssistant": False}
         assert (await page.call("renderChatTemplate", messages, options))["value"] == "False"
         page.host._slot.model.tokenizer.chat_template = None

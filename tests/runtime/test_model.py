@@ -140,6 +140,7 @@ def test_a_character_split_over_tokens_comes_whole():
     pieces = _generate(model, [0xC3], n_predict=2)
     assert [p.token for p in pieces] == [0xC3, 0x86]
     assert [p.text for p in pieces] == ["", "Æ"]
+    assert [p.pending for p in pieces] == ["\ufffd", ""]
 
 
 def test_unfinished_character_is_flushed_at_the_end():
@@ -190,3 +191,15 @@ def test_close_is_final_and_idempotent():
 
     asyncio.run(close_twice())
     assert session.closed == 1
+
+
+def test_every_micro_batch_of_a_prompt_is_told():
+    (model, _), told = _model(), []
+
+    async def collect():
+        options = GenerateOptions(n_predict=1, sampling=GREEDY)
+        async for _ in model.generate([2, 3, 4, 5, 6, 7], options, on_prefill=lambda *counts: told.append(counts)):
+            pass
+
+    asyncio.run(collect())
+    assert told == [(4, 6), (6, 6)]
