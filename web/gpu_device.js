@@ -1,12 +1,14 @@
 /**
- * A WebGPU device as the Python engine drives it (bridge/gpu/js_device.py): everything is a number, so that no proxy of a
- * JavaScript object lives in Python, and a batch is one call that replays prepared dispatches.
+ * A WebGPU device as the Python engine drives it (bridge/gpu/js_device.py): everything is a number, so that no proxy of
+ * a JavaScript object lives in Python, and a batch is one call that replays prepared dispatches.
  *
  * Knows nothing about models or kernels. Errors are GpuDeviceError; those of a byte source pass through unchanged.
  */
 
+import { ProgressMeter } from './gpu_device/progress_meter.js';
+import { SegmentWriter } from './gpu_device/segment_writer.js';
+
 const SYNC_BYTES = 16 << 20; // written to the device before the upload waits for it
-const PROGRESS_MS = 50;
 const BINDING_TYPES = { uniform: 'uniform', read: 'read-only-storage', write: 'storage' };
 const ERROR_FILTERS = ['validation', 'out-of-memory', 'internal'];
 const WANTED_LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize'];
@@ -31,7 +33,9 @@ export class GpuDeviceError extends Error {
  * @returns {Promise<GpuDevice>}
  */
 export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPreference = 'high-performance' } = {}) {
-  if (!gpu) throw new GpuDeviceError('this browser has no WebGPU here (navigator.gpu is missing; it needs a secure context)');
+  if (!gpu) {
+    throw new GpuDeviceError('this browser has no WebGPU here (navigator.gpu is missing; it needs a secure context)');
+  }
   const adapter = await gpu.requestAdapter({ powerPreference });
   if (!adapter) throw new GpuDeviceError('WebGPU found no adapter');
   const requiredLimits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, adapter.limits[name]]));
@@ -118,7 +122,8 @@ export class GpuDevice {
     const layout = this.#device.createPipelineLayout({ bindGroupLayouts: [this.#layout(bindings)] });
     this.#device.popErrorScope().catch(() => {});
     try {
-      const pipeline = await this.#device.createComputePipelineAsync({ label, layout, compute: { module, entryPoint: 'main' } });
+      const compute = { module, entryPoint: 'main' };
+      const pipeline = await this.#device.createComputePipelineAsync({ label, layout, compute });
       this.#counters.created += 1;
       return this.#pipelines.push(pipeline) - 1;
     } catch (error) {
@@ -269,7 +274,8 @@ export class GpuDevice {
   }
 
   #createBuffer(size, usage, label) {
-    const handle = this.#create(`buffer ${label} of ${size} bytes`, () => this.#device.createBuffer({ label, size, usage }));
+    const what = `buffer ${label} of ${size} bytes`;
+    const handle = this.#create(what, () => this.#device.createBuffer({ label, size, usage }));
     this.#counters.buffers += 1;
     this.#counters.buffer_bytes += size;
     return handle;
@@ -286,7 +292,9 @@ export class GpuDevice {
     } finally {
       for (const _ of ERROR_FILTERS) {
         const failed = this.#device.popErrorScope().catch(() => null); // a lost device is told otherwise
-        this.#checks.push(failed.then((error) => error && `creating the ${what} failed: ${error.message || 'out of memory'}`));
+        this.#checks.push(failed.then((error) => (
+          error && `creating the ${what} failed: ${error.message || 'out of memory'}`
+        )));
       }
     }
     this.#counters.created += 1;
@@ -345,8 +353,8 @@ export class GpuDevice {
   async #explained(error) {
     if (error instanceof GpuDeviceError) return error;
     await Promise.race([this.#device.lost, new Promise((resolve) => setTimeout(resolve, 200))]);
-    const reason = this.#lost ? `the device was lost: ${this.#lost}` : `the device failed: ${this.#failure ?? error.message}`;
-    return new GpuDeviceError(reason);
+    if (this.#lost) return new GpuDeviceError(`the device was lost: ${this.#lost}`);
+    return new GpuDeviceError(`the device failed: ${this.#failure ?? error.message}`);
   }
 }
 
@@ -364,100 +372,5 @@ function replay(encoder, dispatches) {
 function copyRows(encoder, { source, staging, rowBytes, rowStride }, nRows) {
   for (let row = 0; row < nRows; row++) {
     encoder.copyBufferToBuffer(source, row * rowStride, staging, row * rowBytes, rowBytes);
-  }
-}
-
-/** At most one report every PROGRESS_MS. */
-class ProgressMeter {
-  #report;
-  #last = -Infinity;
-
-  constructor(report) {
-    this.#report = report;
-  }
-
-  report(position) {
-    const now = performance.now();
-    if (now - this.#last < PROGRESS_MS) return;
-    this.#last = now;
-    this.#report(position);
-  }
-}
-
-/**
- * Cuts a stream that starts at byte `position` into segments [offset, length, …] and those into writes of whole words, the
- * last one padded with zeros (bridge/gpu/upload.py says the same in Python).
- */
-export class SegmentWriter {
-  #segments;
-  #begin;
-  #write;
-  #rest = new Uint8Array(4);
-  #nRest = 0; // bytes in #rest that wait for their word to be whole
-  #begun = false;
-
-  /**
-   * @param {(segment: Array) => void} begin
-   * @param {(segment: Array, offset: number, bytes: Uint8Array) => void} write
-   */
-  constructor(position, segments, begin, write) {
-    this.position = position;
-    this.#segments = segments;
-    this.#begin = begin;
-    this.#write = write;
-  }
-
-  /** @param {Uint8Array} chunk */
-  feed(chunk) {
-    let at = 0;
-    while (this.#segments.length && at < chunk.length) {
-      const segment = this.#segments[0];
-      const [offset, length] = segment;
-      if (this.position < offset) {
-        const skipped = Math.min(offset - this.position, chunk.length - at);
-        this.position += skipped;
-        at += skipped;
-        continue;
-      }
-      if (!this.#begun) this.#begin(segment);
-      this.#begun = true;
-      const taken = Math.min(offset + length - this.position, chunk.length - at);
-      this.#put(segment, chunk.subarray(at, at + taken));
-      this.position += taken;
-      at += taken;
-      if (this.position === offset + length) {
-        this.#segments.shift();
-        this.#begun = false;
-      }
-    }
-  }
-
-  /** Throws when the stream ended before the last segment was whole. */
-  finish() {
-    if (!this.#segments.length) return;
-    const [offset, length, , name] = this.#segments[0];
-    throw new Error(`the stream ended at byte ${this.position} of the file, inside tensor ${name}, which ends at byte ${offset + length}`);
-  }
-
-  #put(segment, bytes) {
-    const ends = this.position + bytes.length === segment[0] + segment[1];
-    let to = this.position - segment[0] - this.#nRest;
-    let from = 0;
-    while (this.#nRest && this.#nRest < 4 && from < bytes.length) this.#rest[this.#nRest++] = bytes[from++];
-    if (this.#nRest === 4 || (this.#nRest && ends && from === bytes.length)) {
-      this.#writeRest(segment, to);
-      to += 4;
-    }
-    if (this.#nRest) return;
-    const whole = (bytes.length - from) & ~3;
-    if (whole) this.#write(segment, to, bytes.subarray(from, from + whole));
-    for (from += whole; from < bytes.length; from++) this.#rest[this.#nRest++] = bytes[from];
-    if (ends && this.#nRest) this.#writeRest(segment, to + whole);
-  }
-
-  #writeRest(segment, to) {
-    this.#rest.fill(0, this.#nRest);
-    this.#write(segment, to, this.#rest);
-    this.#nRest = 0;
   }
 }

@@ -105,10 +105,10 @@ class Device(Protocol):
         """(buffer, byte offset, byte size or None for the rest) for each binding; fits every pipeline with those bindings."""
 
     def create_readback(self, buffer: Any, row_nbytes: int, row_stride: int, max_rows: int) -> Any:
-        """Staging memory through which ``run`` returns rows of ``buffer``; rows begin ``row_stride`` bytes apart there."""
+        """Staging memory through which ``run`` returns rows of ``buffer``, where they begin ``row_stride`` bytes apart."""
 
     def create_program(self, dispatches: Sequence[Dispatch], params: Any, readback: Any = None) -> Any:
-        """A list of dispatches in one compute pass, ready to be replayed; ``params`` is the buffer that ``run`` fills first."""
+        """Dispatches in one compute pass, ready to be replayed; ``params`` is the buffer that ``run`` fills first."""
 
     def free(self, handles: Sequence[Any]) -> None:
         """Destroy buffers and readbacks, forget bind groups and programs."""

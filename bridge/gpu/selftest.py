@@ -149,9 +149,9 @@ class _Run:
         device.write_buffer(dims, 0, b"".join(call.dims.ljust(stride, b"\0") for call, _, _ in self._planned))
         dispatches = []
         for i, (call, dispatch, entries) in enumerate(self._planned):
+            constants = (dims, i * stride, -(-len(call.dims) // 16) * 16)
             bound = [(results if buffer is None else buffer, offset, size) for buffer, offset, size in entries]
-            size = -(-len(call.dims) // 16) * 16
-            group = device.create_bind_group(dispatch.pipeline.bindings, [(dims, i * stride, size), (params, 0, None), *bound],
+            group = device.create_bind_group(dispatch.pipeline.bindings, [constants, (params, 0, None), *bound],
                                              f"self-test {call.name}")
             self.handles.append(group)
             dispatches.append(Dispatch(self._pipelines[dispatch.pipeline], group, dispatch.workgroups))

@@ -30,7 +30,8 @@ def test_every_format_has_answers():
     # A device whose conversion flushes subnormal halves to zero.
     ("formats/bytes.wgsl", "weight[at >> 2u] >> ((at & 2u) << 3u)", "flush(weight[at >> 2u] >> ((at & 2u) << 3u))",
      "self-test of Q8_0 "),
-    ("matmul.wgsl", "sum${r}_${t} += group${r}.scale", "sum${r}_${t} = group${r}.scale", "products \\(matmul q8_0 tokens=1\\)"),
+    ("matmul.wgsl", "sum${r}_${t} += group${r}.scale", "sum${r}_${t} = group${r}.scale",
+     "products \\(matmul q8_0 tokens=1\\)"),
     ("attention.wgsl", "end = batch[FIRST_POSITION] + token + 1u", "end = batch[FIRST_POSITION] + token + 2u",
      "self-test of attention"),
     ("attention.wgsl", "sums[i] / total", "sums[i] / (total - total)", "self-test of attention"),

@@ -1,5 +1,9 @@
 """Cutting a stream of file bytes into the segments that buffers want."""
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from bridge.errors import SourceError
@@ -45,3 +49,10 @@ def test_ranges_skip_only_large_gaps():
     assert ranges_of([]) == []
     with pytest.raises(ValueError, match="segment b begins at byte 11, before the last one ended"):
         ranges_of([Segment(10, 2, 0, "a"), SEGMENTS[1]])
+
+
+def test_the_page_cuts_streams_alike():
+    node = shutil.which("node")
+    assert node, "node is needed to test the page's side"
+    run = subprocess.run([node, "--test", Path(__file__).with_name("segment_writer.test.mjs")], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout

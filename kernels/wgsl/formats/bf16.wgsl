@@ -1,5 +1,5 @@
-// BF16: groups of 16 upper halves of floats, two to a word. Rows need not be a whole number of groups; load_tail gives single quads, zero
-// past the end.
+// BF16: groups of 16 upper halves of floats, two to a word. Rows need not be a whole number of groups; load_tail gives
+// single quads, zero past the end.
 
 struct Group { scale: f32, a: vec4<u32>, b: vec4<u32> }
 
