@@ -14,6 +14,7 @@ import { Operation, OperationQueue } from './bridge/operation_queue.js';
 import { METHOD_RULES } from './bridge/operations.js';
 import { absoluteUrl, modelSource } from './bridge/page_urls.js';
 import { Runtimes } from './bridge/runtimes.js';
+import { scoreRequestOptions, scoresFromAnswer } from './bridge/scoring.js';
 import { Snapshot } from './bridge/snapshot.js';
 import { STRATEGIES } from './bridge/speculative_options.js';
 import { enableBridgeWorkerHost } from './bridge/worker_host.js';
@@ -181,7 +182,8 @@ export class LlamaWebGpuBridge {
   }
 
   async scoreNextToken(prompt, options = {}) {
-    return this.#enqueue('scoreNextToken', [prompt, { ...options }]);
+    const sent = scoreRequestOptions(prompt, options ?? {});
+    return scoresFromAnswer(await this.#enqueue('scoreNextToken', [prompt, sent]));
   }
 
   // Speech

@@ -16,6 +16,7 @@ from bridge.host.js_numbers import finite
 from bridge.host.models import ModelSlot
 from bridge.host.notes import RuntimeNotes
 from bridge.host.options import completion_request
+from bridge.host.scoring import scores_for_page
 from bridge.host.snapshot import EMPTY_STATE, state_snapshot
 from bridge.runtime import CancelToken, Usage
 from bridge.tokenizer.chat_template import plain_chat
@@ -119,6 +120,7 @@ class Host:
             "detokenize": self._detokenize,
             "applyChatTemplate": self._apply_chat_template,
             "renderChatTemplate": self._render_chat_template,
+            "scoreNextToken": self._score_next_token,
             "setLogLevel": self._set_log_level,
             "debugCounters": self._debug_counters,
             "dispose": self._dispose,
@@ -178,6 +180,9 @@ class Host:
 
     async def _render_chat_template(self, call: Call, messages: Any = None, options: Any = None) -> str:
         return await render_with_template(self._slot.model, self._engine, messages, options or {})
+
+    async def _score_next_token(self, call: Call, prompt: Any = None, options: Any = None) -> dict[str, Any]:
+        return await scores_for_page(self._slot.model, prompt, options or {}, call.cancel)
 
     async def _set_log_level(self, call: Call, level: Any = None) -> None:
         """The engine prints nothing but tracebacks of its own mistakes, which no level hides."""
