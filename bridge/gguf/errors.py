@@ -17,14 +17,18 @@ class GGUFError(FormatError):
 
 
 class GGUFTruncated(GGUFError):
-    """The header goes on past the bytes given; it takes at least ``needed`` bytes from the start of the file."""
+    """The header goes on past the bytes given; it takes at least ``needed`` bytes from the start of the file.
+
+    ``expected`` is a guess, no less than that, of what the part that is being read takes.
+    """
 
     code = "TRUNCATED_GGUF"
     needs_more_bytes = True
 
-    def __init__(self, message: str, needed: int):
+    def __init__(self, message: str, needed: int, expected: int = 0):
         super().__init__(message)
         self.needed = needed
+        self.expected = max(needed, expected)
 
 
 class GGUFLimitExceeded(GGUFError):

@@ -30,6 +30,7 @@ from .tensors import TensorInfo, check_placement, shown
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
 FIRST_READ = 256 * 1024
+LARGEST_STEP = 3 * 1024 * 1024  # taken where nothing tells how much is left; what is read too much is at most this
 
 U32 = Struct("<I")
 BOOL, STRING, ARRAY = 7, 8, 9
@@ -230,7 +231,6 @@ class HeaderParser:
             )
         label = f"the array {shown(key)} ({count} × {TYPE_NAMES[kind]})"
         if kind == STRING:
-            cursor.require(8 * count, label)
             value = self._parse_strings(cursor, count, key)
         elif kind == BOOL:
             value = _bools(cursor.take(count, label), key)
@@ -332,7 +332,7 @@ def header_reads(size: int | None, limits: GGUFLimits = DEFAULT_LIMITS) -> Gener
                     f"the header needs at least {truncated.needed} bytes; "
                     f"the limit is {limits.max_header_bytes} (max_header_bytes)"
                 ) from None
-            wanted = max(truncated.needed, 2 * len(prefix))
+            wanted = max(truncated.expected, len(prefix) + min(len(prefix), LARGEST_STEP))
 
 
 def _bools(raw: bytes, key: str) -> list[bool]:

@@ -73,7 +73,7 @@ class StringRun:
     """
 
     def __init__(self, position: int, count: int, max_bytes: int, label: str):
-        self.position = position
+        self.position = self._start = position
         self.strings: list[bytes] = []
         self._count, self._max_bytes, self._label = count, max_bytes, label
 
@@ -129,8 +129,10 @@ class StringRun:
     def _truncated(self, end: int) -> GGUFTruncated:
         """The string being read ends at ``end`` or later; each one after it takes at least its length's 8 bytes."""
         done = len(self.strings)
-        needed = end + 8 * (self._count - done - 1)
-        return GGUFTruncated(f"{self._label} ends after {done} of its {self._count} strings", needed)
+        left = self._count - done - 1
+        mean = (self.position - self._start) // max(done, 1)
+        message = f"{self._label} ends after {done} of its {self._count} strings"
+        return GGUFTruncated(message, end + 8 * left, end + (mean + mean // 8 + 1) * left)  # later strings are often longer
 
 
 def _decode_all(raw: list[bytes]) -> list[str]:
