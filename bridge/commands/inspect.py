@@ -35,9 +35,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def describe(file) -> dict[str, Any]:
-    """The file as plain data. Shapes are row-major: ``[n_out, n_in]`` for a matrix, the reverse of the file's order."""
+    """The file as plain data. Shapes are row-major: ``[n_out, n_in]`` for a matrix, the reverse of the file's order.
+
+    Of a split model ``shards`` are the sizes of its files, and offsets count from the start of the first.
+    """
+    shards = file.source.shards
     tensors = [
         {"name": t.name, "type": t.type.name, "shape": list(t.shape), "offset": t.offset, "nbytes": t.nbytes}
+        | ({"shard": t.shard} if len(shards) > 1 else {})
         for t in file.tensors.values()
     ]
     types: dict[str, dict[str, int]] = {}
@@ -48,6 +53,7 @@ def describe(file) -> dict[str, Any]:
         entry["nbytes"] += tensor.nbytes
     return {
         "size": file.size,
+        "shards": list(shards),
         "version": file.version,
         "architecture": file.architecture,
         "n_tensors": len(tensors),
@@ -62,8 +68,9 @@ def describe(file) -> dict[str, Any]:
 
 def report(found: dict[str, Any], list_tensors: bool) -> list[str]:
     """The lines under the file's name."""
+    files = f" in {len(found['shards'])} files" if len(found["shards"]) > 1 else ""
     lines = [
-        f"  {amount(found['size'], ('GB', GB), ('MB', 1e6))} on disk, GGUF v{found['version']}",
+        f"  {amount(found['size'], ('GB', GB), ('MB', 1e6))} on disk{files}, GGUF v{found['version']}",
         f"  {found['n_tensors']} tensors, {amount(found['n_parameters'], ('B', 1e9), ('M', 1e6), gap='')} parameters",
     ]
     lines += [

@@ -41,6 +41,6 @@ def run(arguments: argparse.Namespace) -> None:
         more = f" … {len(line) - SHOWN} more" if len(line) > SHOWN else ""
         print(f"{row}: {' '.join(f'{value:.6g}' for value in line[:SHOWN])}{more}")
     print(
-        f"{len(ids)} rows of {values.shape[1]} in {elapsed_ms:.1f} ms -- {nbytes / 2**10:.1f} KiB read, "
-        f"not {tensor.nbytes / 2**20:.1f} MiB"
+        f"{len(ids)} rows of {values.shape[1]} in {elapsed_ms:.1f} ms -- {values.nbytes / 2**10:.1f} KiB decoded, "
+        f"not {tensor.nbytes / 2**20:.1f} MiB ({nbytes / 2**10:.1f} KiB read)"
     )

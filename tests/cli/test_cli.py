@@ -18,6 +18,7 @@ from bridge.gguf import open_gguf
 from bridge.gguf_writer import write_gguf
 from bridge.serve import create_app, running_server
 from bridge.synth import shape, write_model
+from tests.gguf.split_model import write_shards
 
 TEXT = "naïve café, 12 <|im_end|>"
 
@@ -94,6 +95,16 @@ def test_inspect_reads_the_header_of_a_large_file_only(bridge, tmp_path):
     assert found["bytes_read"] < 4 << 20
 
 
+def test_inspect_of_a_split_model(bridge, model, tmp_path):
+    paths = write_shards(model, tmp_path, [12, 8])
+    _, first, *lines = output(bridge("inspect", paths[1])).splitlines()
+    assert first == f"  {sum(path.stat().st_size for path in paths) / 1e6:.2f} MB on disk in 2 files, GGUF v3"
+    assert "  20 tensors, 1.31M parameters" in lines and "  512 KiB read" in lines
+    found = json.loads(output(bridge("inspect", paths[0], "--json")))
+    assert found["shards"] == [path.stat().st_size for path in paths]
+    assert [tensor["shard"] for tensor in found["tensors"]] == [0] * 12 + [1] * 8
+
+
 def test_inspect_of_a_file_without_tensors_or_architecture(bridge, tmp_path):
     path = tmp_path / "empty.gguf"
     write_gguf(path, {})
@@ -147,7 +158,7 @@ def test_rows_decodes_and_counts_what_it_read(bridge, model):
     assert [line.split(":")[0] for line in lines[:3]] == ["3", "0", "3"]
     assert lines[0] == f"3: {' '.join(f'{v:.6g}' for v in values[0][:8])} … 248 more"
     assert lines[3].startswith("3 rows of 256 in ")
-    assert lines[3].endswith(" ms -- 0.5 KiB read, not 0.1 MiB")  # two rows of 8 blocks of 34 bytes
+    assert lines[3].endswith(" ms -- 3.0 KiB decoded, not 0.1 MiB (0.5 KiB read)")  # two rows of 8 blocks of 34 bytes
     found = json.loads(output(bridge("rows", model, "token_embd.weight", 3, 0, "--json")))
     assert found["bytes_read"] == 2 * 8 * 34 and found["tensor_bytes"] == 512 * 8 * 34
     assert [row["row"] for row in found["rows"]] == [3, 0]
