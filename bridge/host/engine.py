@@ -24,6 +24,15 @@ class Engine(Protocol):
     def drop_device(self) -> None:
         """Destroy the device, so that the next load gets a new one; harmless without one."""
 
+    async def cpu(self, pool: int | None, memory64: bool) -> Any:
+        """The host of the CPU backend, with ``pool`` threads (None: the engine chooses); the same until ``drop_cpu``.
+
+        Raises UnsupportedError and DeviceError.
+        """
+
+    def drop_cpu(self) -> None:
+        """Free the memory of the CPU backend and end its threads; harmless without one."""
+
     async def load_package(self, name: str) -> None:
         """Make a Python package importable that is not loaded at start-up. Raises SourceError."""
 

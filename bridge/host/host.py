@@ -73,6 +73,7 @@ class Host:
         for task in self._calls.values():
             task.cancel()
         self._engine.drop_device()
+        self._engine.drop_cpu()
 
     async def _run(self, call: Call, args: list[Any]) -> None:
         try:
@@ -197,6 +198,7 @@ class Host:
             await asyncio.wait(others)
         await self._slot.release()
         self._engine.drop_device()
+        self._engine.drop_cpu()
         self._notes.clear()
         self._usage = None
 

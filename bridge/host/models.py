@@ -58,8 +58,9 @@ class ModelSlot:
         report = PercentProgress(progress)
         try:
             with Ticker(PROGRESS_S, lambda: report(source.received, source.size)):
-                model = await self._engine.load_model(source, request.options, devices=self._engine.device,
-                                                      progress=report, cancel=cancel)
+                model = await self._engine.load_model(
+                    source, request.options, devices=self._engine.device,
+                    cpus=lambda: self._engine.cpu(request.pool, request.memory64), progress=report, cancel=cancel)
         except BridgeError as error:
             cancel.check()  # whatever broke when the transfer was cut off
             self.note_failure(error)
@@ -67,6 +68,8 @@ class ModelSlot:
         finally:
             source.close()
         self.loaded, self.n_ctx = Loaded(model, request), model.n_ctx
+        if model.backend_name != "simd":
+            self._engine.drop_cpu()
         if request.gpu_layers:
             self._notes.add("gpu_layers_whole_model", request.gpu_layers)
 
@@ -85,6 +88,7 @@ class ModelSlot:
         await self.release()
         if self._device_failed:
             self._engine.drop_device()
+            self._engine.drop_cpu()
             self._device_failed = False
         self._notes.clear()
         self._notes.extend(self._engine.notes)

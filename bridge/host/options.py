@@ -10,6 +10,7 @@ from bridge.errors import InputError, UnsupportedError
 from bridge.host.js_numbers import finite, positive_integer
 from bridge.host.token_events import TokenEventOptions
 from bridge.runtime import GenerateOptions, LoadOptions
+from bridge.runtime.load import MAX_THREADS
 from bridge.sampling import SamplingOptions
 
 MIN_BATCH = 32
@@ -24,10 +25,13 @@ NOT_APPLIED = ("thinkingBudget", "speculativeDecoding", "grammar")
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """``gpu_layers``: layers asked for, None where the engine chooses."""
+    """``gpu_layers``: layers asked for, None where the engine chooses. ``pool``: threads for the CPU to have at hand, None
+    where the engine chooses; ``memory64``: whether its memory may grow beyond 4 GiB."""
 
     options: LoadOptions
     gpu_layers: int | None
+    pool: int | None
+    memory64: bool
     notes: list[str]
 
 
@@ -46,10 +50,19 @@ def load_request(options: Mapping[str, Any], config: Mapping[str, Any], n_ctx: i
     if layers is None:
         layers = finite(config.get("nGpuLayers"))
     gpu_layers = int(layers) if layers is not None and layers >= 0 else None
-    if gpu_layers == 0:
-        notes.append("cpu_backend_unavailable:using_webgpu")
     _check_kv_types(options, notes)
-    return LoadRequest(LoadOptions(n_ctx=n_ctx, n_ubatch=_n_ubatch(options, config, n_ctx)), gpu_layers, notes)
+    threads = positive_integer(options.get("nThreads")) or positive_integer(config.get("threads"))
+    threads_batch = positive_integer(options.get("nThreadsBatch")) or positive_integer(config.get("threadsBatch"))
+    loaded = LoadOptions(n_ctx=n_ctx, n_ubatch=_n_ubatch(options, config, n_ctx), threads=_thread_count(threads),
+                         threads_batch=_thread_count(threads_batch),
+                         backend="auto" if gpu_layers is None else "webgpu" if gpu_layers else "simd")
+    return LoadRequest(loaded, gpu_layers, positive_integer(config.get("threadPoolSize")),
+                       config.get("preferMemory64") is not False, notes)
+
+
+def _thread_count(wanted: int | None) -> int | None:
+    """What an absurd number of threads is capped to before the pool caps it further."""
+    return None if wanted is None else min(wanted, MAX_THREADS)
 
 
 def _n_ubatch(options: Mapping[str, Any], config: Mapping[str, Any], n_ctx: int) -> int | None:

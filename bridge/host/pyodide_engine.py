@@ -13,6 +13,7 @@ from bridge.gpu.device import Counters
 from bridge.host.host import Host
 from bridge.host.sources import PageSource, open_page_source
 from bridge.runtime import CancelToken, load_model
+from bridge.simd.host import Counters as CpuCounters
 
 
 class PageHost:
@@ -34,6 +35,8 @@ class PyodideEngine:
     def __init__(self, js: Any) -> None:
         self._js = js
         self._device: Any = None
+        self._cpu: Any = None
+        self._cpu_options: tuple[int | None, bool] | None = None
         self.notes = list(js.boot.notes)
         self.n_posts = 0
 
@@ -52,6 +55,20 @@ class PyodideEngine:
         if device is not None:
             device.destroy()
 
+    async def cpu(self, pool: int | None, memory64: bool) -> Any:
+        if self._cpu is None or self._cpu_options != (pool, memory64):
+            from bridge.simd.js_host import open_host
+
+            self.drop_cpu()
+            self._cpu = await open_host(self._js.simd_host, pool, memory64)
+            self._cpu_options = pool, memory64
+        return self._cpu
+
+    def drop_cpu(self) -> None:
+        cpu, self._cpu = self._cpu, None
+        if cpu is not None:
+            cpu.close()
+
     async def load_package(self, name: str) -> None:
         try:
             await self._js.loadPackage(name)
@@ -62,10 +79,14 @@ class PyodideEngine:
         import pyodide_js
 
         gpu = self._device.counters if self._device is not None else Counters()
+        cpu = self._cpu.counters if self._cpu is not None else CpuCounters()
         return {
             # JavaScript objects that Python holds, for all bridges on this thread together.
             "jsReferences": pyodide_js._module._hiwire_num_refs(),
-            "pythonToJsCalls": gpu.calls + self.n_posts,
+            "pythonToJsCalls": gpu.calls + cpu.calls + self.n_posts,
+            "cpuMemoryBytes": cpu.memory_bytes,
+            "cpuThreads": cpu.threads,
+            "cpuRuns": cpu.runs,
             "gpuBuffers": gpu.buffers,
             "gpuBufferBytes": gpu.buffer_bytes,
             "gpuObjectsCreated": gpu.created,

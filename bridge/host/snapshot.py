@@ -75,6 +75,7 @@ def _loaded_metadata(loaded: Loaded) -> dict[str, Any]:
         "adapter": adapter_line(model.adapter),
         "model_bytes": model.nbytes or 1,
         "n_gpu_layers": model.metadata.get(f"{architecture}.block_count", 0) if model.backend_name == "webgpu" else 0,
+        **_compute_metadata(model.compute),
         "n_batch": model.n_ubatch,
         "n_ubatch": model.n_ubatch,
         "n_seq_max": 1,
@@ -88,6 +89,18 @@ def _loaded_metadata(loaded: Loaded) -> dict[str, Any]:
         "rope_freq_scale": "",
         "model_source": "network",
         "model_cache_state": "disabled",
+    }
+
+
+def _compute_metadata(compute: Mapping[str, Any]) -> dict[str, Any]:
+    """Threads and addresses of the CPU backend; elsewhere the defaults hold."""
+    if not compute:
+        return {}
+    return {
+        "core_variant": "wasm64" if "64" in compute["variant"] else "wasm32",
+        "n_threads": compute["threads"],
+        "n_threads_batch": compute["threads_batch"],
+        "thread_pool_size": compute["thread_pool"],
     }
 
 

@@ -22,19 +22,29 @@ KV_TYPES = ("f16", "f32")
 DEFAULT_N_CTX = 4096
 DEFAULT_N_UBATCH = 64
 MAX_N_CTX = 1 << 20
+MAX_THREADS = 1 << 20
+PRECISIONS = ("fast", "exact")
 
 Progress = Callable[[int, int], None]
 Devices = Callable[[], Awaitable[Any]]
+Cpus = Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """``n_ctx``: context size in tokens; ``n_ubatch``: most tokens per batch; ``kv_type``: "f16" or "f32"."""
+    """``n_ctx``: context size in tokens; ``n_ubatch``: most tokens per batch; ``kv_type``: "f16" or "f32".
+
+    On the CPU: ``threads`` for single tokens and ``threads_batch`` for prompts (None: all there are), and ``precision``,
+    see bridge.simd.session; where it is None, who asks for an unrounded cache gets unrounded products, too.
+    """
 
     n_ctx: int = DEFAULT_N_CTX
     n_ubatch: int | None = None
     kv_type: str = "f16"
     backend: str = "auto"
+    threads: int | None = None
+    threads_batch: int | None = None
+    precision: str | None = None
 
     def __post_init__(self) -> None:
         _check_integer("n_ctx", self.n_ctx, MAX_N_CTX)
@@ -44,14 +54,21 @@ class LoadOptions:
             raise InputError(f"kv_type is {self.kv_type!r}; it must be one of {', '.join(KV_TYPES)}")
         if self.backend not in BACKENDS:
             raise InputError(f"backend is {self.backend!r}; it must be one of {', '.join(BACKENDS)}")
+        for name in ("threads", "threads_batch"):
+            if getattr(self, name) is not None:
+                _check_integer(name, getattr(self, name), MAX_THREADS)
+        if self.precision not in (None, *PRECISIONS):
+            raise InputError(f"precision is {self.precision!r}; it must be one of {', '.join(PRECISIONS)}")
 
 
 async def load_model(source: Any, options: LoadOptions | None = None, *, devices: Devices | None = None,
-                     progress: Progress | None = None, cancel: CancelToken | None = None) -> Model:
+                     cpus: Cpus | None = None, progress: Progress | None = None,
+                     cancel: CancelToken | None = None) -> Model:
     """Load the model that ``source`` holds: an async source (see bridge.runtime.sources), or anything ``open_gguf`` takes.
 
-    ``devices`` gives the WebGPU device to compute on; the caller keeps owning it. ``progress(loaded, total)`` counts
-    bytes of the file. On any failure, and on cancellation (Cancelled), everything allocated is freed again.
+    ``devices`` gives the WebGPU device to compute on, ``cpus`` the host of the CPU backend (bridge.simd.host); the caller
+    keeps owning both. "auto" takes a hardware adapter, else the CPU. ``progress(loaded, total)`` counts bytes of the file.
+    On any failure, and on cancellation (Cancelled), everything allocated is freed again.
     """
     options, cancel = options or LoadOptions(), cancel or CancelToken()
     report = progress or (lambda loaded, total: None)
@@ -61,7 +78,8 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
     cancel.check()
     graph = build_graph(file.metadata, file.tensors, options.n_ctx)
     tokenizer = Tokenizer.from_metadata(file.metadata)
-    session = await _open_session(file, graph, source, options, devices, report, cancel)
+    machine = await choose_machine(options.backend, devices, cpus)
+    session = await _open_session(file, graph, source, options, machine, report, cancel)
     try:
         cancel.check()
         n_ctx_train = file.metadata.get(f"{file.architecture}.context_length", 0)
@@ -70,26 +88,68 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
     except BaseException:
         await session.close()
         raise
-    for note in tokenizer.notes:
+    for note in (*machine.notes, *tokenizer.notes):
         model.note(note)
     if n_ctx_train and options.n_ctx > n_ctx_train:
         model.note(f"n_ctx_exceeds_training:{n_ctx_train}")
     return model
 
 
-async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, devices: Devices | None,
-                        progress: Progress, cancel: CancelToken) -> Session:
-    if options.backend == "simd":
-        raise UnsupportedError("the simd backend is not available in this build; use webgpu or reference")
-    if options.backend == "reference":
-        return await _reference_session(file, graph, source, options, progress, cancel)
-    if devices is None:
-        raise DeviceError("no WebGPU device was given, and the model was asked to run on one")
-    from bridge.gpu.session import GpuSession
+@dataclass(frozen=True)
+class Machine:
+    """What a model will run on: a WebGPU device, or the host of the CPU backend, or neither; ``notes`` say why."""
 
-    session = await GpuSession.create(await devices(), lower(graph), n_ctx=options.n_ctx,
-                                      n_ubatch=options.n_ubatch or min(DEFAULT_N_UBATCH, options.n_ctx),
-                                      kv_type=options.kv_type)
+    device: Any = None
+    cpu: Any = None
+    notes: tuple[str, ...] = ()
+
+
+async def choose_machine(backend: str, devices: Devices | None, cpus: Cpus | None) -> Machine:
+    """The machine for a backend. Raises DeviceError or UnsupportedError when there is none such."""
+    if backend == "reference":
+        return Machine()
+    if backend == "simd":
+        if cpus is None:
+            raise DeviceError("no CPU backend was given, and the model was asked to run on one")
+        return Machine(cpu=await cpus())
+    if devices is None:
+        if backend == "webgpu" or cpus is None:
+            raise DeviceError("no WebGPU device was given, and the model was asked to run on one")
+        return Machine(cpu=await cpus())
+    if backend == "webgpu" or cpus is None:
+        return Machine(device=await devices())
+    return await _best_machine(devices, cpus)
+
+
+async def _best_machine(devices: Devices, cpus: Cpus) -> Machine:
+    try:
+        device = await devices()
+    except DeviceError:
+        return Machine(cpu=await cpus(), notes=("no_webgpu_adapter:using_cpu",))
+    if not device.info.is_software:
+        return Machine(device=device)
+    try:
+        return Machine(cpu=await cpus(), notes=("software_webgpu_adapter:using_cpu",))
+    except (DeviceError, UnsupportedError):
+        return Machine(device=device, notes=("no_cpu_backend:using_software_webgpu",))
+
+
+async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, machine: Machine,
+                        progress: Progress, cancel: CancelToken) -> Session:
+    common = {"n_ctx": options.n_ctx, "n_ubatch": options.n_ubatch or min(DEFAULT_N_UBATCH, options.n_ctx),
+              "kv_type": options.kv_type}
+    if machine.device is not None:
+        from bridge.gpu.session import GpuSession
+
+        session = await GpuSession.create(machine.device, lower(graph), **common)
+    elif machine.cpu is not None:
+        from bridge.simd.session import SimdSession
+
+        precision = options.precision or ("exact" if options.kv_type == "f32" else "fast")
+        session = await SimdSession.create(machine.cpu, lower(graph), threads=options.threads,
+                                           threads_batch=options.threads_batch, precision=precision, **common)
+    else:
+        return await _reference_session(file, graph, source, options, progress, cancel)
     try:
         await session.load_weights(source, file.tensors, progress, cancel)
     except BaseException:

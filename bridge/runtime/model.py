@@ -49,6 +49,11 @@ class Model:
     def adapter(self) -> Mapping[str, str]:
         return self._session.adapter
 
+    @property
+    def compute(self) -> Mapping[str, Any]:
+        """How the CPU backend computes (see SimdSession.compute); empty on other backends."""
+        return getattr(self._session, "compute", {})
+
     def note(self, note: str) -> None:
         """Add a runtime note once."""
         if note not in self.notes:

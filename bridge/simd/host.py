@@ -100,13 +100,12 @@ class Counters:
 class Host(Protocol):
     n_threads: int
     """Most threads in one run."""
+    is_shared: bool
+    """Whether threads are possible at all; a page must be cross-origin isolated."""
     max_bytes: int
     """The largest memory this machine can be asked for."""
     has_relaxed: bool
     dot_mode: int
-    notes: list[str]
-    """Runtime notes on what was capped or is missing."""
-
     @property
     def variant(self) -> str:
         """Name of the module in use (tools/build_simd.py), such as "relaxed-threads"."""

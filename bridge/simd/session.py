@@ -56,7 +56,13 @@ class SimdSession:
         self._job: Job | None = None
         self._closed = False
         expanded = dict.fromkeys(format.type.name for format in self._formats.values() if format.is_expanded)
-        self.notes: list[str] = [*host.notes, *(f"weights_expanded:{name}" for name in expanded)]
+        self.notes: list[str] = [f"weights_expanded:{name}" for name in expanded]
+
+    @property
+    def compute(self) -> Mapping[str, Any]:
+        """How it computes: threads for single tokens and for prompts, threads at hand, and the module in use."""
+        return {"threads": self.threads, "threads_batch": self.threads_batch, "thread_pool": self._host.n_threads,
+                "variant": self._host.variant}
 
     @classmethod
     async def create(cls, host: Host, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str = "f16", max_outputs: int = 8,
@@ -71,9 +77,12 @@ class SimdSession:
         if precision not in PRECISIONS:
             raise InputError(f"precision is {precision!r}; it must be one of {', '.join(PRECISIONS)}")
         n_ubatch = min(n_ubatch, n_ctx)
-        threads = min(threads or host.n_threads, host.n_threads)
+        wanted = threads or host.n_threads
+        wanted_batch = threads_batch or wanted
         session = cls(host, plan, n_ctx=n_ctx, n_ubatch=n_ubatch, kv_type=kv_type, max_outputs=min(max_outputs, n_ubatch),
-                      threads=threads, threads_batch=min(threads_batch or threads, host.n_threads), precision=precision)
+                      threads=min(wanted, host.n_threads), threads_batch=min(wanted_batch, host.n_threads),
+                      precision=precision)
+        session.notes += _caps(host, wanted, wanted_batch)
         await session._prepare()
         return session
 
@@ -121,3 +130,11 @@ class SimdSession:
             scratch_units=memory.scratch_units, result=memory.regions[Region("slot", self._plan.logits)].address,
             row_nbytes=4 * n_vocab, row_stride=4 * stride(n_vocab), max_rows=self.max_outputs,
         )
+
+
+def _caps(host: Host, threads: int, threads_batch: int) -> list[str]:
+    """Notes on threads that were asked for and are not there."""
+    if not host.is_shared:
+        return ["threads_capped_no_coi"] if max(threads, threads_batch) > 1 else []
+    wanted = {"threads_capped_pool": threads, "threads_batch_capped_pool": threads_batch}
+    return [f"{note}:{host.n_threads}" for note, count in wanted.items() if count > host.n_threads]

@@ -71,16 +71,15 @@ class WasmtimeHost:
     def __init__(self, n_threads: int | None = None, *, variant: str = "relaxed-threads", deterministic: bool = False,
                  careful: bool = False) -> None:
         self._variant = variant
-        self._shared = variant.endswith("-threads")
-        self.n_threads = min(n_threads or os.cpu_count() or 1, MAX_THREADS) if self._shared else 1
+        self.is_shared = variant.endswith("-threads")
+        self.n_threads = min(n_threads or os.cpu_count() or 1, MAX_THREADS) if self.is_shared else 1
         self.has_relaxed = variant.startswith("relaxed")
-        self.notes: list[str] = []
         self.counters = Counters(memories=1)
         self._engine, self._module = _module(variant, deterministic)
         self._store = wasmtime.Store(self._engine)
         limits = wasmtime.Limits(MODULE_BYTES // PAGE, MAX_BYTES_32 // PAGE + 1)
-        type = wasmtime.MemoryType(limits, shared=True) if self._shared else wasmtime.MemoryType(limits)
-        self._memory = _SharedMemory(self._engine, type) if self._shared else wasmtime.Memory(self._store, type)
+        type = wasmtime.MemoryType(limits, shared=True) if self.is_shared else wasmtime.MemoryType(limits)
+        self._memory = _SharedMemory(self._engine, type) if self.is_shared else wasmtime.Memory(self._store, type)
         self._exports = wasmtime.Instance(self._store, self._module, [self._memory]).exports(self._store)
         self.dot_mode = self._call("probe_dots", int(careful))
         self._bytes = self._view()
@@ -95,7 +94,7 @@ class WasmtimeHost:
         missing = -(-(nbytes - len(self._bytes)) // PAGE)
         if missing > 0:
             try:
-                self._memory.grow(missing) if self._shared else self._memory.grow(self._store, missing)
+                self._memory.grow(missing) if self.is_shared else self._memory.grow(self._store, missing)
             except wasmtime.WasmtimeError as error:
                 raise DeviceError(f"wasmtime refused to make the memory {nbytes >> 20} MiB large: {error}") from None
             self._bytes = self._view()
@@ -164,7 +163,7 @@ class WasmtimeHost:
     def _view(self) -> memoryview:
         """All of the memory. It never moves: wasmtime reserves address space for the most it may become."""
         address, nbytes = (
-            (self._memory.data_ptr(), self._memory.data_len()) if self._shared
+            (self._memory.data_ptr(), self._memory.data_len()) if self.is_shared
             else (self._memory.data_ptr(self._store), self._memory.data_len(self._store))
         )
         self.counters.memory_bytes = nbytes

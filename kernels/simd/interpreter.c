@@ -13,7 +13,7 @@ enum { MAX_OPS = 16384, SPINS = 20000 };
 
 /* In the module's own memory, which all threads share. `job` is number << 8 | threads; `arrived` and `phase` are the barrier. */
 static struct Team {
-  u32 job, program, n_ops, params, scratch, scratch_units;
+  u32 job, program, n_ops, params, scratch, scratch_units, failed;
   u32 arrived __attribute__((aligned(64)));
   u32 phase __attribute__((aligned(64)));
   u32 next[MAX_OPS] __attribute__((aligned(64)));
@@ -38,6 +38,7 @@ static void wake(u32 *word) {
 }
 
 static void barrier(u32 n_threads) {
+  if (__atomic_load_n(&team.failed, __ATOMIC_ACQUIRE)) return;
   u32 phase = __atomic_load_n(&team.phase, __ATOMIC_ACQUIRE);
   if (__atomic_add_fetch(&team.arrived, 1, __ATOMIC_ACQ_REL) < n_threads) {
     wait_while(&team.phase, phase);
@@ -74,10 +75,18 @@ EXPORT("post_job") void post_job(u32 program, u32 n_ops, u32 params, u32 scratch
   wake(&team.job);
 }
 
-/* Do a job as thread 0 and return when all have done their part. */
-EXPORT("run") void run(u32 program, u32 n_ops, u32 params, u32 scratch, u32 scratch_units, u32 n_threads) {
+/* Do a job as thread 0 and return when all have done their part; 1 if a thread has failed. */
+EXPORT("run") u32 run(u32 program, u32 n_ops, u32 params, u32 scratch, u32 scratch_units, u32 n_threads) {
   post_job(program, n_ops, params, scratch, scratch_units, n_threads);
   work(0, n_threads);
+  return __atomic_load_n(&team.failed, __ATOMIC_ACQUIRE);
+}
+
+/* A thread has failed: no barrier holds any more, so that nobody waits for it. What is computed is worthless. */
+EXPORT("abandon") void abandon(void) {
+  __atomic_store_n(&team.failed, 1, __ATOMIC_RELEASE);
+  __atomic_add_fetch(&team.phase, 1, __ATOMIC_ACQ_REL);
+  wake(&team.phase);
 }
 
 /* Wait for the job after `last`, do what thread `thread` has to do in it, and return its word: number << 8 | threads. Both
@@ -88,5 +97,8 @@ EXPORT("serve") u32 serve(u32 thread, u32 last) {
   if (thread < n_threads) work(thread, n_threads);
   return job;
 }
+
+/* What a new thread gives `serve` as the last job. */
+EXPORT("current_job") u32 current_job(void) { return __atomic_load_n(&team.job, __ATOMIC_ACQUIRE); }
 
 EXPORT("max_ops") u32 max_ops(void) { return MAX_OPS; }

@@ -34,6 +34,7 @@ class ScriptedModel:
         self.metadata = metadata or {"general.architecture": "llama", "llama.block_count": 2}
         self.tokenizer = ScriptedTokenizer()
         self.backend_name, self.adapter, self.nbytes = "webgpu", {"vendor": "acme", "architecture": "v1"}, 100
+        self.compute = {}
         self.notes = ["scripted"]
         self.last_usage = Usage()
         self.prompts, self.options = [], []
@@ -84,7 +85,7 @@ class ScriptedEngine:
         self.outcomes = list(outcomes)
         self.urls, self.load_options, self.packages = [], [], []
         self.sources = []
-        self.devices_dropped = 0
+        self.devices_dropped = self.cpus_dropped = 0
         self.load_pause = 0.0
         self.missing = None
 
@@ -95,7 +96,7 @@ class ScriptedEngine:
         self.sources.append(ScriptedSource())
         return self.sources[-1]
 
-    async def load_model(self, source, options, *, devices, progress, cancel):
+    async def load_model(self, source, options, *, devices, cpus, progress, cancel):
         self.load_options.append(options)
         for loaded in (10, 10, 50, 100):
             progress(loaded, 100)
@@ -114,6 +115,12 @@ class ScriptedEngine:
 
     def drop_device(self):
         self.devices_dropped += 1
+
+    async def cpu(self, pool, memory64):
+        return None
+
+    def drop_cpu(self):
+        self.cpus_dropped += 1
 
     async def load_package(self, name):
         self.packages.append(name)

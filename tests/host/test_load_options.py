@@ -31,7 +31,7 @@ def test_context_and_batch_sizes(options, config, n_ctx, n_ubatch):
     ({"nGpuLayers": 5.5}, {}, 5, []),
     ({}, {"nGpuLayers": 3}, 3, []),
     ({"nGpuLayers": "x"}, {"nGpuLayers": 3}, 3, []),
-    ({"nGpuLayers": 0}, {"nGpuLayers": 3}, 0, ["cpu_backend_unavailable:using_webgpu"]),
+    ({"nGpuLayers": 0}, {"nGpuLayers": 3}, 0, []),
     ({"cacheTypeK": 8}, {}, None, ["kv_cache_quantisation_unavailable:using_f16"]),
     ({"cacheTypeK": 3, "flashAttention": 0}, {}, None, []),
 ])

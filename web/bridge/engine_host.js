@@ -16,15 +16,17 @@ function sharedEngine() {
 
 /** Boots Python and returns what makes a host of it, one per bridge. */
 async function loadEngine() {
-  const [{ bootEngine }, byteSource, gpuDevice] = await Promise.all([
+  const [{ bootEngine }, byteSource, gpuDevice, simdHost] = await Promise.all([
     import('../boot.js'),
     import('../byte_source.js'),
     import('../gpu_device.js'),
+    import('../simd_host.js'),
   ]);
-  const { pyodide } = await bootEngine({ modules: { byte_source: byteSource, gpu_device: gpuDevice } });
+  const modules = { byte_source: byteSource, gpu_device: gpuDevice, simd_host: simdHost };
+  const { pyodide } = await bootEngine({ modules });
   const { create_host: createHost } = pyodide.pyimport('bridge.host');
-  const modules = pyodide.pyimport('bridge_js');
-  return { createHost: (post, config, direct) => createHost(post, modules, config, direct) };
+  const bridgeJs = pyodide.pyimport('bridge_js');
+  return { createHost: (post, config, direct) => createHost(post, bridgeJs, config, direct) };
 }
 
 /**
