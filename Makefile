@@ -20,7 +20,7 @@ export PROMPT MODEL N GPU PORT
 # Folders too: one that lost a file is newer.
 PACKAGE_FILES := $(shell find bridge kernels -not -path '*/__pycache__*' 2>/dev/null)
 
-.PHONY: setup assets wheel snapshot site models gemma run demo test dist clean
+.PHONY: setup assets kernels wheel snapshot site models gemma run demo test dist clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -46,6 +46,10 @@ models: $(VENV)/.ready
 gemma: $(VENV)/.ready
 	@$(PY) -m tools.assets --quiet gemma3
 
+# Looks at what is there and does nothing when it is current.
+kernels: $(VENV)/.ready
+	@$(PY) -m tools.build_simd
+
 wheel: build/.wheel
 
 build/.wheel: $(VENV)/.ready pyproject.toml README.md LICENSE $(PACKAGE_FILES)
@@ -54,7 +58,7 @@ build/.wheel: $(VENV)/.ready pyproject.toml README.md LICENSE $(PACKAGE_FILES)
 	@touch $@
 
 # Both look at what is there and do nothing when it is current.
-snapshot: build/.wheel assets
+snapshot: build/.wheel assets kernels
 	@$(PY) -m tools.site $(SITE)
 	@node tools/make_snapshot.mjs $(SITE)
 

@@ -3,6 +3,7 @@
     web/ worker/       the bridge and the demo, as they are in the repository
     pyodide/           the runtime, the packages the engine may load, and a lock file naming just those
     wheels/            the engine's wheel and wheel.json {file, sha256, size}
+    simd/              the CPU kernels, a WebAssembly module for each kind of browser
     snapshot/          the start-up snapshot, made afterwards by tools/make_snapshot.mjs
     models/            what build/models holds
 
@@ -19,6 +20,7 @@ import sys
 from pathlib import Path
 
 from tools.assets import ASSETS, BUILD, ROOT, sha256_of, write_atomically
+from tools.build_simd import VARIANTS
 
 SOURCE_FOLDERS = ("web", "worker")
 CORE = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip")
@@ -78,6 +80,14 @@ def place_wheel(wheel: Path, folder: Path, copy: bool) -> None:
     write_atomically(folder / "wheel.json", json.dumps(manifest, indent=1).encode())
 
 
+def place_kernels(folder: Path, out: Path, copy: bool) -> None:
+    for variant in VARIANTS:
+        module = folder / f"{variant.name}.wasm"
+        if not module.is_file():
+            raise SiteError(f"build/simd/{module.name} is missing; run 'python -m tools.build_simd'")
+        place(module, out / module.name, copy)
+
+
 def lay_site(out: Path, build: Path = BUILD, copy: bool = False) -> None:
     """Lays every part but the snapshot under ``out``; raises SiteError for a part that is not built yet."""
     wheels = list((build / "wheels").glob("*.whl"))
@@ -99,6 +109,7 @@ def lay_site(out: Path, build: Path = BUILD, copy: bool = False) -> None:
     lock = json.loads((build / "assets/pyodide/pyodide-lock.json").read_text())
     write_atomically(out / "pyodide/pyodide-lock.json", json.dumps(trimmed_lock(lock)).encode())
     place_wheel(wheels[0], out / "wheels", copy)
+    place_kernels(build / "simd", out / "simd", copy)
 
 
 def main() -> int:

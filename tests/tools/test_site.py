@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tools.assets import ASSETS
-from tools.site import DEPENDS, PACKAGES, SiteError, lay_site, place, place_wheel, trimmed_lock
+from tools.site import DEPENDS, PACKAGES, SiteError, lay_site, place, place_kernels, place_wheel, trimmed_lock
 
 ASSET = {asset.name: asset for asset in ASSETS}
 
@@ -69,3 +69,8 @@ def test_a_new_wheel_takes_the_place_of_the_old(tmp_path):
 def test_a_site_without_a_wheel_says_what_to_run(tmp_path):
     with pytest.raises(SiteError, match="it holds 0 wheels; run 'make wheel'"):
         lay_site(tmp_path / "site", build=tmp_path)
+
+
+def test_a_site_without_the_cpu_kernels_says_what_to_run(tmp_path):
+    with pytest.raises(SiteError, match=r"relaxed-threads\.wasm is missing; run 'python -m tools.build_simd'"):
+        place_kernels(tmp_path / "simd", tmp_path / "site/simd", copy=True)
