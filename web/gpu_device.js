@@ -201,6 +201,28 @@ export class GpuDevice {
     }
   }
 
+  /** A copy of `size` bytes of a buffer; offset and size are multiples of 4. @returns {Promise<Uint8Array>} */
+  async readBuffer(handle, offset, size) {
+    this.#throwIfLost();
+    const staging = this.#createBuffer(size, GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST, 'copy');
+    const copy = this.#objects.get(staging);
+    try {
+      const encoder = this.#device.createCommandEncoder();
+      encoder.copyBufferToBuffer(this.#objects.get(handle), offset, copy, 0, size);
+      this.#queue.submit([encoder.finish()]);
+      this.#counters.submits += 1;
+      this.#counters.maps += 1;
+      await copy.mapAsync(GPUMapMode.READ);
+      const bytes = new Uint8Array(copy.getMappedRange()).slice();
+      this.#throwIfFailed();
+      return bytes;
+    } catch (error) {
+      throw await this.#explained(error);
+    } finally {
+      this.free(JSON.stringify([staging]));
+    }
+  }
+
   /** Rejects with the first thing that went wrong in creating something since the last check. */
   async check() {
     const failures = (await Promise.all(this.#checks.splice(0))).filter(Boolean);

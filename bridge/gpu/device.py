@@ -94,6 +94,12 @@ class Device(Protocol):
     def write_buffer(self, buffer: Any, offset: int, data: Any) -> None:
         """Offset and length must be multiples of 4."""
 
+    async def read_buffer(self, buffer: Any, offset: int, nbytes: int) -> bytes:
+        """A copy of what a buffer holds after everything submitted so far; offset and size must be multiples of 4.
+
+        Raises DeviceError.
+        """
+
     async def create_pipeline(self, source: str, label: str, bindings: Sequence[str]) -> Any:
         """A compute pipeline of the WGSL ``source`` (entry point ``main``), kept for the life of the device.
 

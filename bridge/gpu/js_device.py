@@ -56,6 +56,11 @@ class JsDevice:
     def write_buffer(self, buffer: int, offset: int, data: Any) -> None:
         self._call("writeBuffer", buffer, offset, self._bytes(data))
 
+    async def read_buffer(self, buffer: int, offset: int, nbytes: int) -> bytes:
+        found = await self._wait(self._call("readBuffer", buffer, offset, nbytes))
+        self._calls += 1
+        return found.to_bytes()
+
     async def create_pipeline(self, source: str, label: str, bindings: Sequence[str]) -> int:
         return await self._wait(self._call("createPipeline", source, label, json.dumps(bindings)))
 

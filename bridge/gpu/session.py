@@ -101,8 +101,7 @@ class GpuSession:
         progress(source.size, source.size)
 
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> memoryview | None:
-        if self._layout is None or self._closed:
-            raise DeviceError("the session has no weights" if not self._closed else "the session was closed")
+        self._require_open()
         n, m = len(tokens), len(outputs)
         if not 0 < n <= self.n_ubatch or m > self.max_outputs:
             raise InputError(f"a batch has {n} tokens and {m} output rows; this session takes 1 to {self.n_ubatch} tokens "
@@ -115,6 +114,26 @@ class GpuSession:
         program = self._program(_bucket(n, self.n_ubatch), _bucket(m, self.max_outputs))
         return await self._device.run(program, self._layout.pack(tokens, start, outputs), m)
 
+    @property
+    def kv_row_nbytes(self) -> int:
+        return sum(nbytes for _, nbytes in self._kv_rows())
+
+    async def read_kv(self, n_tokens: int) -> bytes:
+        self._require_open()
+        if not n_tokens:
+            return b""
+        parts = [await self._device.read_buffer(self._buffers[operand], 0, n_tokens * row) for operand, row in self._kv_rows()]
+        return b"".join(parts)
+
+    async def write_kv(self, data: bytes, n_tokens: int) -> None:
+        self._require_open()
+        start = 0
+        for operand, row in self._kv_rows():
+            end = start + n_tokens * row
+            if n_tokens:
+                self._device.write_buffer(self._buffers[operand], 0, memoryview(data)[start:end])
+            start = end
+
     async def close(self) -> None:
         if self._closed:
             return
@@ -124,6 +143,16 @@ class GpuSession:
         self._device.free([*self._programs.values(), *self._bind_groups, *self._handles, *self._buffers.values()])
         for held in (self._programs, self._bind_groups, self._handles, self._buffers, self._pipelines):
             held.clear()
+
+    def _require_open(self) -> None:
+        if self._layout is None or self._closed:
+            raise DeviceError("the session has no weights" if not self._closed else "the session was closed")
+
+    def _kv_rows(self) -> list[tuple[Operand, int]]:
+        """The cache buffers in the order of read_kv, and the bytes of one position in each."""
+        nbytes = KV_BYTES[self._kv_type]
+        return [(Operand(kind, i), nbytes * width) for i, layer in enumerate(self._plan.kv_layers)
+                for kind, width in (("k", layer.k_width), ("v", layer.v_width))]
 
     # preparation
 

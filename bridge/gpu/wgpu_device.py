@@ -75,6 +75,13 @@ class WgpuDevice:
         self._require()
         self._device.queue.write_buffer(buffer, offset, data)
 
+    async def read_buffer(self, buffer: Any, offset: int, nbytes: int) -> bytes:
+        self._require()
+        try:
+            return bytes(self._device.queue.read_buffer(buffer, offset, nbytes))
+        except (wgpu.GPUError, RuntimeError) as error:
+            raise DeviceError(f"the device failed: {_first_line(error)}") from error
+
     async def create_pipeline(self, source: str, label: str, bindings: Sequence[str]) -> Any:
         pipeline = self._pipelines.get(source)
         if pipeline is None:

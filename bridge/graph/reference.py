@@ -55,6 +55,23 @@ class ReferenceSession:
             values[node] = OPERATIONS[node.op](self, batch, inputs, weights, node.attrs)
         return values
 
+    @property
+    def kv_row_nbytes(self) -> int:
+        return sum(cache[0].nbytes for cache in self._caches())
+
+    async def read_kv(self, n_tokens: int) -> bytes:
+        return b"".join(cache[:n_tokens].tobytes() for cache in self._caches())
+
+    async def write_kv(self, data: bytes, n_tokens: int) -> None:
+        start = 0
+        for cache in self._caches():
+            rows = np.frombuffer(data, cache.dtype, n_tokens * cache.shape[1], start)
+            cache[:n_tokens] = rows.reshape(n_tokens, -1)
+            start += rows.nbytes
+
+    def _caches(self) -> list[np.ndarray]:
+        return [cache for layer in zip(self._k, self._v) for cache in layer]
+
     async def close(self) -> None:
         self._weights, self._k, self._v = {}, [], []
 

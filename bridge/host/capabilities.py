@@ -20,10 +20,6 @@ NOT_IN_THIS_BUILD = {
     "removeLoraAdapter": "it has no LoRA adapters",
     "embed": "it has no embeddings",
     "embedBatch": "it has no embeddings",
-    "stateSaveFile": "it cannot save or restore a session",
-    "stateLoadFile": "it cannot save or restore a session",
-    "stateSaveBytes": "it cannot save or restore a session",
-    "stateLoadBytes": "it cannot save or restore a session",
 }
 
 NOTHING_TO_RELEASE = ("unloadMultimodalProjector", "unloadDraftModel", "freeDecisionHead", "clearLoraAdapters")

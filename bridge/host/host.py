@@ -18,6 +18,7 @@ from bridge.host.notes import RuntimeNotes
 from bridge.host.options import completion_request
 from bridge.host.scoring import scores_for_page
 from bridge.host.snapshot import EMPTY_STATE, state_snapshot
+from bridge.host.states import StateFiles, restored, state_bytes
 from bridge.runtime import CancelToken, Usage
 from bridge.tokenizer.chat_template import plain_chat
 
@@ -51,6 +52,7 @@ class Host:
         self._notes.extend(engine.notes)
         self._slot = ModelSlot(engine, config or {}, self._notes)
         self._usage: Usage | None = None
+        self._state_files = StateFiles()
         self._calls: dict[Call, asyncio.Task] = {}
         self._generating = False
         self._methods = self._method_table()
@@ -122,6 +124,10 @@ class Host:
             "applyChatTemplate": self._apply_chat_template,
             "renderChatTemplate": self._render_chat_template,
             "scoreNextToken": self._score_next_token,
+            "stateSaveFile": self._save_state_file,
+            "stateLoadFile": self._load_state_file,
+            "stateSaveBytes": self._save_state,
+            "stateLoadBytes": self._load_state,
             "setLogLevel": self._set_log_level,
             "debugCounters": self._debug_counters,
             "dispose": self._dispose,
@@ -185,6 +191,18 @@ class Host:
     async def _score_next_token(self, call: Call, prompt: Any = None, options: Any = None) -> dict[str, Any]:
         return await scores_for_page(self._slot.model, prompt, options or {}, call.cancel)
 
+    async def _save_state_file(self, call: Call, path: Any = None, tokens: Any = ()) -> bool:
+        return await self._state_files.save(self._slot.model, path, tokens)
+
+    async def _load_state_file(self, call: Call, path: Any = None, capacity: Any = None) -> dict[str, Any]:
+        return await self._state_files.load(self._slot.model, path, capacity)
+
+    async def _save_state(self, call: Call, tokens: Any = ()) -> bytes:
+        return await state_bytes(self._slot.model, tokens)
+
+    async def _load_state(self, call: Call, data: Any = None, capacity: Any = None) -> dict[str, Any]:
+        return await restored(self._slot.model, data, capacity)
+
     async def _set_log_level(self, call: Call, level: Any = None) -> None:
         """The engine prints nothing but tracebacks of its own mistakes, which no level hides."""
 
@@ -199,6 +217,7 @@ class Host:
         await self._slot.release()
         self._engine.drop_device()
         self._engine.drop_cpu()
+        self._state_files.clear()
         self._notes.clear()
         self._usage = None
 

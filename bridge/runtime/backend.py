@@ -32,6 +32,26 @@ class Session(Protocol):
         """
         ...
 
+    kv_row_nbytes: int
+    """Bytes that one position takes in the caches of all layers together, in the form of ``read_kv``."""
+
+    async def read_kv(self, n_tokens: int) -> bytes:
+        """The cache of positions 0 … n_tokens - 1, in the one form that all backends share.
+
+        For each attention layer in the graph's order (``graph.kv_layers``) first K, then V; each is a row-major matrix
+        [n_tokens, k_width or v_width] of little-endian float16 or float32, whichever the session was made with, without
+        padding. A backend that keeps its cache otherwise (transposed, in blocks) rearranges it here. ``n_tokens`` is 0 to
+        n_ctx; the result has n_tokens * kv_row_nbytes bytes. Raises DeviceError.
+        """
+        ...
+
+    async def write_kv(self, data: bytes, n_tokens: int) -> None:
+        """Put back what ``read_kv(n_tokens)`` gave; positions from n_tokens on stay as they are, and count as unwritten.
+
+        The caller has checked the size. Raises DeviceError, after which no position can be trusted.
+        """
+        ...
+
     async def close(self) -> None:
         """Free everything; may be called twice."""
         ...

@@ -14,14 +14,15 @@ from bridge.runtime.generate import GenerateOptions, Piece, Prefilled, Usage, ge
 class Model:
     """Made by ``load_model``. Calls must not overlap: the caller runs one at a time and closes the model at the end.
 
-    ``n_past`` is the number of positions whose keys and values are in the cache. The tokens of the last prompt are
-    remembered, so that a prompt with the same beginning is evaluated from the first difference on.
+    The tokens in the cache are remembered, so that a prompt with the same beginning as the last one (or as a restored
+    state) is evaluated from the first difference on. What was generated does not count as such a beginning.
     """
 
     def __init__(self, session: Session, tokenizer: Any, *, metadata: Mapping[str, Any], architecture: str,
-                 n_vocab: int, n_ctx_train: int, nbytes: int) -> None:
+                 n_vocab: int, n_ctx_train: int, nbytes: int, fingerprint: bytes = bytes(32), kv_type: str = "f16") -> None:
         self._session = session
-        self._prompt: list[int] = []
+        self._tokens: list[int] = []
+        self._n_reusable = 0
         self._closed = False
         self.tokenizer = tokenizer
         self.metadata = metadata
@@ -29,9 +30,25 @@ class Model:
         self.n_vocab = n_vocab
         self.n_ctx_train = n_ctx_train
         self.nbytes = nbytes
-        self.n_past = 0
+        self.fingerprint = fingerprint
+        self.kv_type = kv_type
         self.last_usage = Usage()
         self.notes: list[str] = list(session.notes)
+
+    @property
+    def n_past(self) -> int:
+        """Positions whose keys and values are in the cache."""
+        return len(self._tokens)
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """The tokens at those positions."""
+        return self._tokens
+
+    @property
+    def kv_row_nbytes(self) -> int:
+        """Bytes of one position in the cache."""
+        return self._session.kv_row_nbytes
 
     @property
     def n_ctx(self) -> int:
@@ -90,13 +107,14 @@ class Model:
         self._check_prompt(prompt)
         kept = self._common_prefix(prompt)
         usage.cached_prompt_tokens = kept
-        self.n_past, self._prompt = kept, list(prompt[:kept])
+        del self._tokens[kept:]
+        self._n_reusable = kept
         logits = None
         while self.n_past < len(prompt) and not cancel.cancelled:
             batch = prompt[self.n_past:self.n_past + self.n_ubatch]
             last = self.n_past + len(batch) == len(prompt)
             logits = await self._run(batch, [len(batch) - 1] if last else [])
-            self._prompt.extend(batch)
+            self._n_reusable = self.n_past
             if on_prefill:
                 on_prefill(self.n_past, len(prompt))
         return logits
@@ -107,7 +125,19 @@ class Model:
 
     def forget(self) -> None:
         """Start from an empty context."""
-        self.n_past, self._prompt = 0, []
+        self._tokens, self._n_reusable = [], 0
+
+    async def read_cache(self) -> bytes:
+        """The cache of all positions in use; see bridge.runtime.backend.Session.read_kv."""
+        self._require_open()
+        return await self._session.read_kv(self.n_past)
+
+    async def restore(self, tokens: Sequence[int], n_reusable: int, cache: bytes) -> None:
+        """Replace the context: ``tokens`` and their ``cache``, of which prompts may reuse the first ``n_reusable``."""
+        self._require_open()
+        self.forget()
+        await self._session.write_kv(cache, len(tokens))
+        self._tokens, self._n_reusable = list(tokens), n_reusable
 
     async def close(self) -> None:
         """Free the session's memory; may be called twice."""
@@ -117,22 +147,25 @@ class Model:
             await self._session.close()
 
     async def _run(self, batch: Sequence[int], outputs: Sequence[int]) -> Any:
-        if self._closed:
-            raise DeviceError("the model was closed while a call was using it")
+        self._require_open()
         start = self.n_past
         try:
             logits = await self._session.evaluate(batch, start, outputs)
         except BaseException:
             self.forget()  # whatever the cache holds now, no prefix of it can be trusted
             raise
-        self.n_past = start + len(batch)
+        self._tokens.extend(batch)
         return logits
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise DeviceError("the model was closed while a call was using it")
 
     def _common_prefix(self, prompt: Sequence[int]) -> int:
         # At least one token is evaluated again: its logits are what generation starts from.
-        limit = min(len(self._prompt), len(prompt) - 1)
+        limit = min(self._n_reusable, len(prompt) - 1)
         for i in range(limit):
-            if self._prompt[i] != prompt[i]:
+            if self._tokens[i] != prompt[i]:
                 return i
         return limit
 

@@ -284,3 +284,31 @@ def test_kernels_stay_within_the_limits_every_adapter_has():
             shared = shape.rows * shape.tokens * shape.workgroup * 4 if shape.lanes > 1 else 0
             assert shared <= core.max_compute_workgroup_storage_size
             assert shape.workgroup <= core.max_compute_invocations_per_workgroup
+
+
+@pytest.mark.parametrize(("kv_type", "dtype"), [("f16", np.float16), ("f32", np.float32)])
+def test_the_cache_comes_out_and_goes_back_as_the_reference_keeps_it(device, counters, model, kv_type, dtype):
+    graph, tensors = model
+    tokens = [3, 14, 15, 9, 26]
+
+    async def scenario():
+        session = await open_session(device, graph, tensors, n_ctx=16, n_ubatch=8, kv_type=kv_type)
+        reference = reference_of(graph, tensors, kv_dtype=dtype)
+        await session.evaluate(tokens, 0, [])
+        await reference.evaluate(tokens, 0, [])
+        data = await session.read_kv(5)
+        assert len(data) == 5 * session.kv_row_nbytes == 5 * reference.kv_row_nbytes
+        assert_close(np.frombuffer(data, dtype).astype(np.float32),
+                     np.frombuffer(await reference.read_kv(5), dtype).astype(np.float32), 2e-2)
+        expected = np.array(await session.evaluate([5], 5, [0]))
+        await session.evaluate([1, 1, 1, 1, 1, 1], 0, [])
+        await session.write_kv(data, 5)
+        assert await session.read_kv(5) == data
+        np.testing.assert_array_equal(await session.evaluate([5], 5, [0]), expected)
+        assert await session.read_kv(0) == b""
+        await session.close()
+        for call in (session.read_kv(1), session.write_kv(data, 5)):
+            with pytest.raises(DeviceError, match="the session was closed"):
+                await call
+
+    asyncio.run(scenario())

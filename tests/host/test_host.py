@@ -341,7 +341,7 @@ def test_capabilities_are_true_only_for_what_a_loaded_model_applies():
 def test_calls_this_build_cannot_serve_name_what_is_missing():
     async def scenario():
         page = await Page(ScriptedModel()).loaded()
-        for method in ("embed", "stateSaveBytes", "loadLoraAdapter", "loadMultimodalProjector"):
+        for method in ("embed", "loadLoraAdapter", "loadMultimodalProjector"):
             answer = await page.call(method, "x", {})
             assert answer["message"].startswith(f"{method} is not available in this build: it ")
             assert answer["code"] == "UNSUPPORTED"

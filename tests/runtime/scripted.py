@@ -33,6 +33,14 @@ class ScriptedSession:
             logits.extend(row)
         return logits if outputs else None
 
+    kv_row_nbytes = 4
+
+    async def read_kv(self, n_tokens):
+        return array("i", self.cache[:n_tokens]).tobytes()
+
+    async def write_kv(self, data, n_tokens):
+        self.cache[:n_tokens] = array("i", bytes(data))
+
     async def close(self):
         self.closed += 1
 
