@@ -107,3 +107,13 @@ def test_infinite_scales_decode_without_warnings():
     with np.errstate(all="raise"):
         values = dequantize(f16(np.inf) + bytes([0x08] * 16), "Q4_0")
     assert np.isnan(values[0]) and values[16] == -np.inf
+
+
+def test_every_half_precision_number():
+    halves = np.arange(65536, dtype=np.uint16)
+    finite = halves[(halves & 0x7C00) != 0x7C00]
+    for some in (halves, finite, finite[:1], halves[:0]):  # with infinities and NaNs, and without
+        got = dequantize(some.tobytes(), "F16")
+        np.testing.assert_array_equal(got.view(np.uint32), some.view(np.float16).astype(np.float32).view(np.uint32))
+    by_struct = np.array([struct.unpack("<e", half.tobytes())[0] for half in finite], np.float32)
+    np.testing.assert_array_equal(dequantize(finite.tobytes(), "F16").view(np.uint32), by_struct.view(np.uint32))
