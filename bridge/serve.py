@@ -120,6 +120,9 @@ def serve(directory: str | Path = "build/site", host: str = "127.0.0.1", port: i
     with open_socket(host, port) as listening:
         print(f"serving {directory} at {address_of(listening)}/ (stop with Ctrl-C)", flush=True)
         _server(app).run(sockets=[listening])
+    # The server ends when it is interrupted, and uvicorn says so by raising the signal again; a shell that started us in
+    # the background has it ignored.
+    raise KeyboardInterrupt
 
 
 @contextmanager

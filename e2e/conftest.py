@@ -52,13 +52,22 @@ class Site:
 class Messages:
     console: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    _expected: list[str] = field(default_factory=list)
 
     def expect(self, part: str) -> list[str]:
-        """Removes the errors whose text holds ``part`` and returns them; at least one must be there."""
+        """Removes the errors whose text holds ``part`` and returns them; at least one must be there.
+
+        More of them may still come: the console is told of a failed request when it pleases the browser.
+        """
         found = [text for text in self.errors if part in text]
         assert found, f"no error with {part!r} among {self.errors}"
         self.errors = [text for text in self.errors if part not in text]
+        self._expected.append(part)
         return found
+
+    def add_error(self, text: str) -> None:
+        if not any(part in text for part in self._expected):
+            self.errors.append(text)
 
 
 def _run_site(isolated: bool):
@@ -125,7 +134,7 @@ def watch(page: Page, messages: Messages) -> None:
     def on_console(message):
         messages.console.append(f"{message.type}: {message.text}")
         if message.type == "error":
-            messages.errors.append(message.text)
+            messages.add_error(message.text)
 
     page.on("console", on_console)
-    page.on("pageerror", lambda error: messages.errors.append(str(error)))
+    page.on("pageerror", lambda error: messages.add_error(str(error)))
