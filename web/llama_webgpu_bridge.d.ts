@@ -95,6 +95,17 @@ export interface LoadModelOptions {
   [key: string]: unknown;
 }
 
+/** Beyond the documented API. */
+export interface CacheEntry {
+  url: string;
+  /** Null where the server did not say how long the file is. */
+  bytes: number | null;
+  /** ISO 8601; null for an entry that another program stored. */
+  storedAt: string | null;
+  /** The file's ETag or its date, if there was one. */
+  validator: string | null;
+}
+
 export interface DraftModelLoadOptions {
   progressCallback?: (progress: LoadProgress) => void;
   signal?: AbortSignal;
@@ -346,7 +357,9 @@ export class LlamaWebGpuBridge {
 
   loadModelFromUrl(url: string | string[], options?: LoadModelOptions): Promise<unknown>;
   prefetchModelToCache(url: string | string[], options?: LoadModelOptions): Promise<unknown>;
-  evictModelFromCache(url: string | string[], options?: Record<string, unknown>): Promise<unknown>;
+  evictModelFromCache(url: string | string[], options?: { cacheName?: string; [key: string]: unknown }): Promise<boolean>;
+  /** Beyond the documented API: the entries of the model cache, `cacheName` or the bridge's. */
+  listCache(options?: { cacheName?: string }): Promise<CacheEntry[]>;
   loadMultimodalProjector(url: string): Promise<unknown>;
   unloadMultimodalProjector(): Promise<unknown>;
   loadDraftModel(url: string, options?: DraftModelLoadOptions): Promise<DraftModelInfo>;

@@ -12,6 +12,7 @@ import { EmbeddingError } from './bridge/failures.js';
 import { Log } from './bridge/log.js';
 import { Operation, OperationQueue } from './bridge/operation_queue.js';
 import { METHOD_RULES } from './bridge/operations.js';
+import { PageCache } from './bridge/page_cache.js';
 import { absoluteUrl, modelSource } from './bridge/page_urls.js';
 import { Runtimes } from './bridge/runtimes.js';
 import { scoreRequestOptions, scoresFromAnswer } from './bridge/scoring.js';
@@ -34,6 +35,7 @@ export class LlamaWebGpuBridge {
   #log;
   #snapshot;
   #runtimes;
+  #cache;
   #disposal = null;
 
   /**
@@ -51,6 +53,7 @@ export class LlamaWebGpuBridge {
       log: this.#log,
       snapshot: this.#snapshot,
     });
+    this.#cache = new PageCache(settings, (facts) => this.#runtimes.publishCacheFacts(facts));
     this.#snapshot.clear({ direct: this.#runtimes.execution !== 'worker' });
   }
 
@@ -66,14 +69,23 @@ export class LlamaWebGpuBridge {
     });
   }
 
-  async prefetchModelToCache() {
+  async prefetchModelToCache(url, options = {}) {
     this.#refuseWhenDisposed();
-    throw new Error('prefetchModelToCache is not available in this build: it keeps no model cache.');
+    const { progressCallback } = options ?? {};
+    return this.#cache.prefetch(modelSource(url), options ?? {}, (progress) => {
+      if (progressCallback) this.#callBack('progressCallback', () => progressCallback(progress));
+    });
   }
 
-  async evictModelFromCache() {
+  async evictModelFromCache(url, options = {}) {
     this.#refuseWhenDisposed();
-    throw new Error('evictModelFromCache is not available in this build: it keeps no model cache.');
+    return this.#cache.evict(modelSource(url), options ?? {});
+  }
+
+  /** Beyond the documented API: the entries of the model cache. */
+  async listCache(options = {}) {
+    this.#refuseWhenDisposed();
+    return this.#cache.list(options ?? {});
   }
 
   async loadMultimodalProjector(url) {
@@ -303,7 +315,10 @@ export class LlamaWebGpuBridge {
   cancel() {
     if (this.#disposal) return;
     if (this.#queue.active) this.#queue.active.cancel();
-    else this.#runtimes.cancelIdle();
+    else {
+      this.#cache.cancel();
+      this.#runtimes.cancelIdle();
+    }
   }
 
   dispose() {
@@ -312,6 +327,7 @@ export class LlamaWebGpuBridge {
     this.#disposal = new Promise((resolve) => {
       settle = resolve;
     });
+    this.#cache.cancel();
     settle(this.#tearDown(this.#queue.close(disposedError)));
     return this.#disposal;
   }

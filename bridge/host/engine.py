@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from bridge.runtime import CancelToken
@@ -12,8 +12,9 @@ class Engine(Protocol):
     notes: list[str]
     """Runtime notes of the start-up."""
 
-    async def open_source(self, url: str, options: Mapping[str, Any], cancel: CancelToken) -> Any:
-        """A source for ``load_model``, with ``received`` (bytes so far) and ``close()``.
+    async def open_source(self, urls: Sequence[str], options: Mapping[str, Any], cancel: CancelToken) -> Any:
+        """A source for ``load_model``, with ``received`` (bytes so far), ``facts`` of the cache, ``commit()``, ``discard()``
+        and ``close()`` (see bridge.host.sources.PageSource).
 
         Raises SourceError, and Cancelled when cancelled meanwhile.
         """

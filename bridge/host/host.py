@@ -147,8 +147,8 @@ class Host:
             raise InputError("Failed to release the loaded model: a generation is still active")
         self._usage = None
 
-        def progress(loaded: int, total: int) -> None:
-            call.post_event("progress", {"loaded": loaded, "total": total})
+        def progress(counts: Mapping[str, int]) -> None:
+            call.post_event("progress", counts)
 
         await self._slot.load(source, options or {}, progress, call.cancel)
         self._notes.extend(self._slot.model.notes)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-from bridge.errors import BridgeError, Cancelled, DeviceError, InputError, SourceError, UnsupportedError
+from bridge.errors import BridgeError, Cancelled, DeviceError, FormatError, InputError, ModelError, SourceError
+from bridge.gguf import shard_names
 from bridge.host.engine import Engine
 from bridge.host.notes import RuntimeNotes
 from bridge.host.options import LoadRequest, load_request
@@ -17,14 +18,20 @@ from bridge.runtime import CancelToken, Model
 INITIAL_N_CTX = 4096
 PROGRESS_S = 0.1
 """How often the bytes received are looked at, also while the header is read, before any weight is."""
-SPLIT_NAME = re.compile(r"-\d{4,6}-of-(\d{4,6})\.gguf$", re.IGNORECASE)
+CACHE_SUSPECTS = (FormatError, ModelError, SourceError)
+"""Failures of a load that may be those of a cache entry which was cut off, altered, or never a model."""
 NOT_LOADED = "No model loaded. Call loadModelFromUrl first."
+
+Progress = Callable[[Mapping[str, int]], None]
 
 
 @dataclass(frozen=True)
 class Loaded:
+    """``facts``: where the bytes came from and what became of the cache (see bridge.host.sources.PageSource)."""
+
     model: Model
     request: LoadRequest
+    facts: Mapping[str, Any]
 
 
 class ModelSlot:
@@ -43,10 +50,9 @@ class ModelSlot:
             raise InputError(NOT_LOADED)
         return self.loaded.model
 
-    async def load(self, source: Any, options: Mapping[str, Any], progress: Callable[[int, int], None],
-                   cancel: CancelToken) -> None:
+    async def load(self, source: Any, options: Mapping[str, Any], progress: Progress, cancel: CancelToken) -> None:
         """Replace the model. What is wrong with the arguments leaves the old one; any later failure leaves none."""
-        url = single_url(source)
+        urls = model_urls(source)
         try:
             request = load_request(options, self._config, self.n_ctx)
         except BridgeError as error:
@@ -54,24 +60,43 @@ class ModelSlot:
         cancel.check()
         await self._release_previous()
         self._notes.extend(request.notes)
-        source = await self._engine.open_source(url, options, cancel)
-        report = PercentProgress(progress)
+        options = {**options, "cacheName": cache_name(options, self._config)}
+        try:
+            model, facts = await self._load_files(urls, request, options, progress, cancel)
+        except _CachedFilesUnusable:
+            model, facts = await self._load_files(urls, request, {**options, "force": True}, progress, cancel)
+        self.loaded, self.n_ctx = Loaded(model, request, facts), model.n_ctx
+        if model.backend_name != "simd":
+            self._engine.drop_cpu()
+        if request.gpu_layers:
+            self._notes.add("gpu_layers_whole_model", request.gpu_layers)
+
+    async def _load_files(self, urls: Sequence[str], request: LoadRequest, options: Mapping[str, Any], progress: Progress,
+                          cancel: CancelToken) -> tuple[Model, Mapping[str, Any]]:
+        """The model and where its bytes came from. Files are kept in the cache when the model is there, not before.
+
+        Raises _CachedFilesUnusable after dropping what the cache had, where that was no good.
+        """
+        source = await self._engine.open_source(urls, options, cancel)
+        report = PercentProgress(progress, source.shards)
         try:
             with Ticker(PROGRESS_S, lambda: report(source.received, source.size)):
                 model = await self._engine.load_model(
                     source, request.options, devices=self._engine.device,
                     cpus=lambda: self._engine.cpu(request.pool, request.memory64), progress=report, cancel=cancel)
+            await source.commit()
+            return model, source.facts
         except BridgeError as error:
             cancel.check()  # whatever broke when the transfer was cut off
             self.note_failure(error)
+            if isinstance(error, CACHE_SUSPECTS) and source.facts["anyFromCache"]:
+                await source.discard()
+                self._notes.add("model_cache_entry_dropped")
+                raise _CachedFilesUnusable from error
             raise load_error(error) from error
         finally:
+            self._notes.extend(source.facts["notes"])
             source.close()
-        self.loaded, self.n_ctx = Loaded(model, request), model.n_ctx
-        if model.backend_name != "simd":
-            self._engine.drop_cpu()
-        if request.gpu_layers:
-            self._notes.add("gpu_layers_whole_model", request.gpu_layers)
 
     async def release(self) -> None:
         """Free the model and its memory; harmless without one."""
@@ -96,32 +121,41 @@ class ModelSlot:
             self._notes.add("previous_model_released")
 
 
-class PercentProgress:
-    """Passes on a report when the whole percentage grows, and the last one."""
+class _CachedFilesUnusable(Exception):
+    """What the cache had of a model is no model; it is dropped by now."""
 
-    def __init__(self, report: Callable[[int, int], None]) -> None:
+
+class PercentProgress:
+    """Passes on a report when the whole percentage grows, and the last one; with the shard it has come to, if there are any."""
+
+    def __init__(self, report: Progress, shards: Sequence[int] = ()) -> None:
         self._report = report
+        self._ends = list(accumulate(shards))
         self._percent = -1
 
     def __call__(self, loaded: int, total: int | None) -> None:
         percent = 100 * loaded // total if total else loaded >> 20  # of an unknown total: mebibytes
         if percent > self._percent:
             self._percent = percent
-            self._report(loaded, total or loaded)
+            shard = sum(end < loaded for end in self._ends) + 1
+            place = {"shard": shard, "shards": len(self._ends)} if self._ends else {}
+            self._report({"loaded": loaded, "total": total or loaded, **place})
 
 
-def single_url(source: Any) -> str:
-    """The URL of a model in one file; raises InputError for none and UnsupportedError for a set of shards."""
-    urls = source if isinstance(source, list) else [source]
-    urls = [url for url in urls if isinstance(url, str) and url]
+def model_urls(source: Any) -> list[str]:
+    """The files of a model: one URL, all of a split set where it is one of them, or a list as it is. Raises InputError."""
+    given = source if isinstance(source, list) else [source]
+    urls = [url for url in given if isinstance(url, str) and url]
     if not urls:
         raise InputError("Model URL is empty.")
-    match = SPLIT_NAME.search(urls[0].split("?")[0].split("#")[0])
-    shards = max(len(urls), int(match[1]) if match else 1)
-    if shards > 1:
-        raise UnsupportedError(f"Failed to load GGUF model: a model split into {shards} files is not available in this "
-                               "build; merge the files into one.")
-    return urls[0]
+    shards = shard_names(urls[0]) if len(urls) == 1 else None
+    return shards[0] if shards else urls
+
+
+def cache_name(options: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """The name that the call or the bridge gives the cache; empty where the default one is meant."""
+    names = (options.get("cacheName"), config.get("cacheName"))
+    return next((name.strip() for name in names if isinstance(name, str) and name.strip()), "")
 
 
 def load_error(error: BridgeError) -> BridgeError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyodide.ffi import JsException, to_js
@@ -40,8 +40,8 @@ class PyodideEngine:
         self.notes = list(js.boot.notes)
         self.n_posts = 0
 
-    async def open_source(self, url: str, options: Mapping[str, Any], cancel: CancelToken) -> PageSource:
-        return await open_page_source(self._js.byte_source, url, options, cancel)
+    async def open_source(self, urls: Sequence[str], options: Mapping[str, Any], cancel: CancelToken) -> PageSource:
+        return await open_page_source(self._js.model_files, urls, options, cancel)
 
     async def device(self) -> Any:
         if self._device is None:

@@ -87,8 +87,9 @@ def _loaded_metadata(loaded: Loaded) -> dict[str, Any]:
         "main_gpu": "",
         "rope_freq_base": "",
         "rope_freq_scale": "",
-        "model_source": "network",
-        "model_cache_state": "disabled",
+        "model_source": loaded.facts["source"],
+        "model_cache_state": loaded.facts["state"],
+        "model_cache_name": loaded.facts["name"],
     }
 
 

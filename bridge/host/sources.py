@@ -1,8 +1,9 @@
-"""A model's bytes in a page: web/byte_source.js behind the members that the loader asks for."""
+"""A model's bytes in a page: web/bridge/model_files.js behind the members that the loader asks for."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from pyodide.ffi import JsException, to_js
@@ -16,11 +17,11 @@ TRANSFER_OPTIONS = {
     "fetchTimeoutMs": ("fetchTimeoutMs", 10_000, 1_800_000),
     "streamChunkTimeoutMs": ("streamChunkTimeoutMs", 5_000, 300_000),
 }
-"""Options of a load: their name in byte_source.js, and the range they are clamped to."""
+"""Options of a load: their name in web/byte_source.js, and the range they are clamped to."""
 
 
 class PageSource:
-    """One pass over a URL (see bridge.runtime.sources); ``js`` is the source that a device reads by itself."""
+    """One pass over a model's files (see bridge.runtime.sources); ``js`` is the source that a device reads by itself."""
 
     def __init__(self, js: Any, forget: Any) -> None:
         self.js = js
@@ -29,6 +30,24 @@ class PageSource:
     @property
     def size(self) -> int | None:
         return self.js.size()
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """Sizes of the files of a split model; empty for a single file."""
+        return tuple(self.js.shards())
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Where the bytes come from and what became of the cache: ``source``, ``state``, ``name``, ``notes``, ``anyFromCache``."""
+        return json.loads(self.js.facts())
+
+    async def commit(self) -> None:
+        """The model is good: keep its files in the cache. Never fails."""
+        await self.js.commit()
+
+    async def discard(self) -> None:
+        """The model is not good: drop what the cache has of it."""
+        await self.js.discard()
 
     @property
     def received(self) -> int:
@@ -59,8 +78,8 @@ class PageSource:
         self.js.close()
 
 
-async def open_page_source(byte_source: Any, url: str, options: Mapping[str, Any], cancel: CancelToken) -> PageSource:
-    """Open ``url`` for one sequential load; cancelling stops the transfer. Raises SourceError, Cancelled."""
+async def open_page_source(model_files: Any, urls: Sequence[str], options: Mapping[str, Any], cancel: CancelToken) -> PageSource:
+    """Open a model's files for one sequential load; cancelling stops the transfer. Raises SourceError, Cancelled."""
     from js import AbortController, Object
 
     controller = AbortController.new()
@@ -70,10 +89,10 @@ async def open_page_source(byte_source: Any, url: str, options: Mapping[str, Any
         value = finite(options.get(option))
         if value is not None:
             settings[name] = int(min(max(value, least), most))
-    if options.get("useCache") is False:
-        settings["cache"] = "no-store"
+    wanted = {"useCache": options.get("useCache") is not False, "force": options.get("force") is True,
+              "name": str(options.get("cacheName") or ""), "transfer": settings}
     try:
-        source = await byte_source.openForLoad(url, to_js(settings, dict_converter=Object.fromEntries))
+        source = await model_files.openModel(to_js(list(urls)), to_js(wanted, dict_converter=Object.fromEntries))
     except JsException as error:
         forget()
         cancel.check()

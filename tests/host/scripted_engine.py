@@ -69,8 +69,18 @@ class ScriptedModel:
 class ScriptedSource:
     size, received = 100, 0
 
-    def __init__(self):
-        self.closed = 0
+    def __init__(self, n_files=1, from_cache=False):
+        self.closed = self.committed = self.discarded = 0
+        self.shards = tuple(100 // n_files + (i < 100 % n_files) for i in range(n_files)) if n_files > 1 else ()
+        self.facts = {"source": "cache" if from_cache else "network", "state": "hit" if from_cache else "stored",
+                      "name": "models", "notes": ["model_cache_hit"] if from_cache else ["model_network_stream"],
+                      "anyFromCache": from_cache}
+
+    async def commit(self):
+        self.committed += 1
+
+    async def discard(self):
+        self.discarded += 1
 
     def close(self):
         self.closed += 1
@@ -84,16 +94,18 @@ class ScriptedEngine:
     def __init__(self, *outcomes):
         self.outcomes = list(outcomes)
         self.urls, self.load_options, self.packages = [], [], []
+        self.source_options, self.cached = [], False
         self.sources = []
         self.devices_dropped = self.cpus_dropped = 0
         self.load_pause = 0.0
         self.missing = None
 
-    async def open_source(self, url, options, cancel):
-        self.urls.append(url)
+    async def open_source(self, urls, options, cancel):
+        self.urls.append(urls[0] if len(urls) == 1 else urls)
+        self.source_options.append(options)
         if self.missing:
             raise SourceError(self.missing)
-        self.sources.append(ScriptedSource())
+        self.sources.append(ScriptedSource(len(urls), self.cached and not options.get("force")))
         return self.sources[-1]
 
     async def load_model(self, source, options, *, devices, cpus, progress, cancel):

@@ -54,7 +54,8 @@ def test_metadata_is_strings_and_holds_the_files_single_values():
         facts = metadata(answer)
         assert (facts["model_bytes"], facts["n_gpu_layers"], facts["adapter"]) == ("100", "30", "acme v1")
         assert facts["model_source"] == "network"
-        assert notes(answer) == ["boot:plain", "scripted"]
+        assert notes(answer) == ["boot:plain", "model_network_stream", "scripted"]
+        assert (facts["model_cache_state"], facts["model_cache_name"]) == ("stored", "models")
 
     run(scenario())
 
@@ -160,8 +161,6 @@ def test_a_missing_file_is_told_as_the_server_put_it():
 @pytest.mark.parametrize("source, options, text", [
     ("", {}, "Model URL is empty."),
     (["", None], {}, "Model URL is empty."),
-    (["a.gguf", "b.gguf"], {}, "a model split into 2 files is not available in this build"),
-    ("https://e.test/m-00001-of-00003.gguf?x=1", {}, "a model split into 3 files is not available in this build"),
     ("m.gguf", {"nCtx": 10**9}, "Failed to load GGUF model: n_ctx is 1000000000; it must be"),
     ("m.gguf", {"cacheTypeK": 8, "flashAttention": 0}, "Non-F16 KV cache requires flashAttention"),
 ])
@@ -183,6 +182,49 @@ def test_a_list_with_one_url_and_a_set_of_one_shard_are_single_files():
         for source in (["https://e.test/a.gguf", ""], "https://e.test/m-00001-of-00001.gguf"):
             assert (await page.call("loadModelFromUrl", source, {}))["type"] == "result"
         assert page.engine.urls == ["https://e.test/a.gguf", "https://e.test/m-00001-of-00001.gguf"]
+
+    run(scenario())
+
+
+def test_any_shard_of_a_set_and_a_list_name_all_files():
+    async def scenario():
+        page = Page(ScriptedModel(), ScriptedModel())
+        shards = [f"https://e.test/m-{i:05}-of-00003.gguf?x=1" for i in (1, 2, 3)]
+        answer = await page.call("loadModelFromUrl", shards[1], {})
+        assert answer["type"] == "result"
+        assert page.events()[-1] == ("progress", {"loaded": 100, "total": 100, "shard": 3, "shards": 3})
+        await page.call("loadModelFromUrl", ["https://e.test/b", "https://e.test/a"], {})
+        assert page.engine.urls == [shards, ["https://e.test/b", "https://e.test/a"]]
+
+    run(scenario())
+
+
+def test_files_are_kept_only_when_the_model_is_there():
+    async def scenario():
+        page = Page(ScriptedModel(), FormatError("the file is no GGUF"), config={"cacheName": " mine "})
+        await page.call("loadModelFromUrl", "https://e.test/m", {})
+        await page.call("loadModelFromUrl", "https://e.test/m", {"cacheName": "other"})
+        assert [(source.committed, source.discarded, source.closed) for source in page.engine.sources] == [(1, 0, 1), (0, 0, 1)]
+        assert [options["cacheName"] for options in page.engine.source_options] == ["mine", "other"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("failure", [FormatError("not a GGUF"), SourceError("the server returned 5 of 9 bytes")])
+def test_a_cache_entry_that_is_no_good_is_dropped_and_fetched_once_more(failure):
+    async def scenario():
+        page = Page(failure, ScriptedModel())
+        page.engine.cached = True
+        answer = await page.call("loadModelFromUrl", "https://e.test/m", {})
+        assert answer["value"] == 1
+        assert [source.discarded for source in page.engine.sources] == [1, 0]
+        assert page.engine.source_options[1]["force"] is True
+        assert notes(answer)[1:4] == ["model_cache_entry_dropped", "model_cache_hit", "model_network_stream"]
+        page.engine.outcomes = [failure, failure]
+        assert str(failure) in (await page.call("loadModelFromUrl", "https://e.test/m", {}))["message"]
+        page.engine.outcomes = [DeviceError("out of memory")]
+        assert "out of memory" in (await page.call("loadModelFromUrl", "https://e.test/m", {}))["message"]
+        assert page.engine.sources[-1].discarded == 0, "the file is not to blame"
 
     run(scenario())
 

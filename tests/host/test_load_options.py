@@ -50,10 +50,18 @@ def test_javascript_numbers():
 
 def test_progress_of_an_unknown_total_counts_mebibytes():
     seen = []
-    progress = PercentProgress(lambda *report: seen.append(report))
+    progress = PercentProgress(lambda counts: seen.append((counts["loaded"], counts["total"])))
     for loaded in (1, 1 << 20, (1 << 20) + 5, 5 << 20):
         progress(loaded, None)
     assert seen == [(1, 1), (1 << 20, 1 << 20), (5 << 20, 5 << 20)]
+
+
+def test_progress_of_a_split_model_says_which_file_it_has_come_to():
+    seen = []
+    progress = PercentProgress(seen.append, (10, 10))
+    for loaded in (1, 10, 11, 20, 20):
+        progress(loaded, 20)
+    assert seen == [{"loaded": n, "total": 20, "shard": 1 + (n > 10), "shards": 2} for n in (1, 10, 11, 20)]
 
 
 def test_notes_are_kept_once_and_in_order_with_plain_details():

@@ -16,13 +16,13 @@ function sharedEngine() {
 
 /** Boots Python and returns what makes a host of it, one per bridge. */
 async function loadEngine() {
-  const [{ bootEngine }, byteSource, gpuDevice, simdHost] = await Promise.all([
+  const [{ bootEngine }, modelFiles, gpuDevice, simdHost] = await Promise.all([
     import('../boot.js'),
-    import('../byte_source.js'),
+    import('./model_files.js'),
     import('../gpu_device.js'),
     import('../simd_host.js'),
   ]);
-  const modules = { byte_source: byteSource, gpu_device: gpuDevice, simd_host: simdHost };
+  const modules = { model_files: modelFiles, gpu_device: gpuDevice, simd_host: simdHost };
   const { pyodide } = await bootEngine({ modules });
   const { create_host: createHost } = pyodide.pyimport('bridge.host');
   const bridgeJs = pyodide.pyimport('bridge_js');

@@ -94,6 +94,16 @@ export class Runtimes {
     this.#direct?.cancel();
   }
 
+  /** What the page did to the model cache: part of the metadata where the engine is on the page's own thread. */
+  publishCacheFacts({ source, state, name, notes }) {
+    if (this.#worker) return;
+    const facts = { model_source: source, model_cache_state: state, model_cache_name: name };
+    for (const [key, value] of Object.entries(facts)) {
+      if (value !== undefined) this.#snapshot.metadata = { ...this.#snapshot.metadata, [`llamadart.webgpu.${key}`]: value };
+    }
+    notes.forEach((note) => this.#addNote(note));
+  }
+
   /** @param {number} level */
   setLogLevel(level) {
     this.#config = { ...this.#config, logLevel: level };

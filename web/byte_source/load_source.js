@@ -16,7 +16,8 @@ const LONGEST_PREFIX = 96 * 1024 * 1024; // a header has at most 64 MiB; reads o
  * @param {string | URL} url
  * @param {{fetch?: typeof fetch, signal?: AbortSignal, headers?: Record<string, string>, cache?: RequestCache,
  *   retries?: number, fetchTimeoutMs?: number, streamChunkTimeoutMs?: number,
- *   onResume?: (offset: number) => void}} options
+ *   onResume?: (offset: number) => void, onChunk?: (chunk: Uint8Array) => Promise<void> | void}} options
+ *   onChunk: gets every chunk of the file once and in order, before anyone reads it, and may hold the transfer up
  * @throws ByteSourceError HTTP_STATUS with the message `<status> <statusText>`
  */
 export async function openForLoad(url, options = {}) {
@@ -32,7 +33,7 @@ export async function openForLoad(url, options = {}) {
     if (!response.body?.getReader) {
       throw new ByteSourceError('BAD_RESPONSE', `Model response did not expose a readable stream (${statusLine(response)})`);
     }
-    return new LoadSource(String(url), response, settings, link, options.onResume);
+    return new LoadSource(String(url), response, settings, link, options);
   } catch (error) {
     link.release();
     throw error;
@@ -44,6 +45,7 @@ class LoadSource {
   #settings;
   #link;
   #onResume;
+  #onChunk;
   #size;
   #validator;
   #encoded;
@@ -55,11 +57,12 @@ class LoadSource {
   #ended = false;
   #failure = null; // what ended the transfer early
 
-  constructor(url, response, settings, link, onResume) {
+  constructor(url, response, settings, link, { onResume, onChunk }) {
     this.#url = url;
     this.#settings = settings;
     this.#link = link;
     this.#onResume = onResume;
+    this.#onChunk = onChunk;
     // Of an encoded body Content-Length counts other bytes than those that arrive here.
     const encoding = response.headers.get('content-encoding')?.trim().toLowerCase();
     this.#encoded = Boolean(encoding) && encoding !== 'identity';
@@ -155,6 +158,7 @@ class LoadSource {
       this.#ended = done;
       if (done) this.#link.release();
       else {
+        await this.#onChunk?.(value);
         this.#held.push(value);
         this.#received += value.length;
       }
