@@ -109,6 +109,9 @@ class CallBuilder:
         kernel = _KERNELS.get(step.kernel)
         if kernel is None:
             raise UnsupportedError(f"the WebGPU backend has no kernel for {step.kernel} (step {step.name})")
+        if step.kernel in _AT_POSITIONS and step.rows != TOKENS:
+            raise UnsupportedError(f"the WebGPU backend computes {step.kernel} for all tokens of a batch, not for some "
+                                   f"(step {step.name})")
         return list(kernel(self, step))
 
     def _pipeline(self, file: str, access: str, **values: int | bool | str) -> Pipeline:
@@ -202,7 +205,7 @@ class CallBuilder:
             raise UnsupportedError(f"step {step.name} rotates {attrs['n_rot']} of {attrs['head_dim']} columns of a head; "
                                    "the WebGPU backend needs even numbers")
         dims = _pack(attrs["head_dim"] // 2, attrs["n_rot"] // 2, step.width // 2, 4 * quads(step.width),
-                     self._table_index[attrs["table"]], WORD_OF_ROWS[step.rows])
+                     self._table_index[attrs["table"]])
         yield from self._by_columns(step, "rope.wgsl", dims, self._slots(step), step.width // 2,
                                     NEOX=attrs["style"] == "neox")
 
@@ -253,6 +256,8 @@ class CallBuilder:
         dims = _pack(columns, WORD_OF_ROWS[step.rows], *constants)
         yield from self._by_columns(step, file, dims, self._slots(step), columns, **values)
 
+
+_AT_POSITIONS = ("embed", "rope", "kv_write", "attention")  # a row's number tells its token and its position
 
 _KERNELS: dict[str, Callable[[CallBuilder, Step], Iterator[Call]]] = {
     name: getattr(CallBuilder, name)

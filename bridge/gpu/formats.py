@@ -1,10 +1,10 @@
 """The block formats the kernels decode: a new one is a row here and a snippet under ``kernels/wgsl/formats``.
 
-A snippet defines ``Group``, some neighbouring elements that share a scale; ``load_group(row, i)``, group ``i`` of the row
-at byte offset ``row`` of ``weight``; and ``quad0(g)`` …, four elements each, to be multiplied by ``g.scale`` and, for
-formats with offsets, to have ``g.offset`` added. Quantised formats get the quads from ``formats/bytes.wgsl``. Formats of
-single elements also define ``load_tail(row, quad)`` for rows that are not a whole number of groups. Formats whose blocks
-index a lattice grid read it from one more storage buffer.
+A snippet defines ``Group``, some neighbouring elements; ``load_group(row, i)``, group ``i`` of the row at byte offset
+``row`` of ``weight``; and ``quad0(g)`` …, four elements each. Quantised formats only fill the group that
+``formats/bytes.wgsl`` defines, a byte for each element and a scale (and offset) for all. Formats of single elements also
+define ``load_tail(row, quad)`` for rows that are not a whole number of groups. Formats whose blocks index a lattice grid
+read it from one more storage buffer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Format:
             "GROUP_OF_32": self.group == 32,
             "SIGNED": self.signed,
             "OFFSETS": self.offsets,
-            "TAIL": self.type.block_size == 1,
+            "QUANTISED": self.type.block_size > 1,
         }
 
 

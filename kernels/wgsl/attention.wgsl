@@ -48,7 +48,7 @@ fn exp_of_nonpositive(value: f32) -> f32 { return exp(max(value, -87.0)); }
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let token = workgroup.y;
   let head = column_of(workgroup);
-  if (token >= batch[0] || head >= dims.n_head) { return; }
+  if (token >= batch[N_TOKENS] || head >= dims.n_head) { return; }
   let end = batch[FIRST_POSITION] + token + 1u;
   var begin = 0u;
   if (dims.window != 0u && end > dims.window) { begin = end - dims.window; }

@@ -3,7 +3,8 @@
 
 @group(0) @binding(1) var<storage, read> batch: array<u32>;
 
-// Words of the batch. Its first word, the number of tokens, and N_OUTPUTS are what a kernel's `rows_word` names.
+// Words of the batch. N_TOKENS and N_OUTPUTS are what a kernel's `rows_word` names.
+const N_TOKENS: u32 = 0u;
 const FIRST_POSITION: u32 = 1u;
 const N_OUTPUTS: u32 = 2u;
 const TOKEN_IDS: u32 = 3u;

@@ -19,7 +19,7 @@ struct Dims {
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let token = workgroup.y;
-  if (token >= batch[0]) { return; }
+  if (token >= batch[N_TOKENS]) { return; }
   let row = batch[batch[TOKEN_IDS] + token] - dims.first_row;
   if (row >= dims.n_out) { return; }
   let at = row * dims.row_bytes;
@@ -28,17 +28,19 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let n_groups = dims.n_in / GROUP;
   if (i < n_groups) {
     let group = load_group(at, i);
-    let scale = dims.scale * group.scale;
-    //@ if OFFSETS
-    let offset = vec4<f32>(dims.scale * group.offset);
-    //@ else
-    let offset = vec4<f32>(0.0);
-    //@ end
+    //@ if QUANTISED
+    let scale = dims.scale * group.scale * QUAD_SCALES;
+    let offset = dims.scale * offset_of(group) * OFFSET_MASK;
     //@ for j in QUADS
     y[to + i * QUADS + ${j}u] = scale * quad${j}(group) + offset;
     //@ end
+    //@ else
+    //@ for j in QUADS
+    y[to + i * QUADS + ${j}u] = dims.scale * quad${j}(group);
+    //@ end
+    //@ end
   }
-  //@ if TAIL
+  //@ if not QUANTISED
   if (i >= n_groups) {
     let quad = n_groups * QUADS + i - n_groups;
     if (quad * 4u < dims.n_in) { y[to + quad] = dims.scale * load_tail(at, quad); }

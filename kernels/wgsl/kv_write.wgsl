@@ -18,7 +18,7 @@ struct Dims {
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let token = workgroup.y;
-  if (token >= batch[0]) { return; }
+  if (token >= batch[N_TOKENS]) { return; }
   let position = batch[FIRST_POSITION] + token;
   let i = column_of(workgroup) * WORKGROUP + local;
   if (i < dims.k_units) {

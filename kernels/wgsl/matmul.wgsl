@@ -106,7 +106,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var dot${r}_${t} = 0.0;
     //@ end
     //@ end
-    //@ if OFFSETS
+    //@ if QUANTISED
     //@ for t in TOKENS
     var total${t} = vec4<f32>(0.0);
     //@ end
@@ -114,9 +114,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     //@ for j in QUADS
     {
       //@ for t in TOKENS
-      let x_quad${t} = x[x${t} + i * QUADS + ${j}u];
-      //@ if OFFSETS
+      //@ if QUANTISED
+      let x_quad${t} = x[x${t} + i * QUADS + ${j}u] * QUAD_SCALES;
       total${t} += x_quad${t};
+      //@ else
+      let x_quad${t} = x[x${t} + i * QUADS + ${j}u];
       //@ end
       //@ end
       //@ for r in ROWS
@@ -128,19 +130,20 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     //@ end
     //@ for t in TOKENS
-    //@ if OFFSETS
-    let x_total${t} = dot(total${t}, vec4<f32>(1.0));
+    //@ if QUANTISED
+    let x_total${t} = dot(total${t}, OFFSET_MASK / QUAD_SCALES);
     //@ end
     //@ for r in ROWS
-    sum${r}_${t} += group${r}.scale * dot${r}_${t};
-    //@ if OFFSETS
-    sum${r}_${t} += group${r}.offset * x_total${t};
+    //@ if QUANTISED
+    sum${r}_${t} += group${r}.scale * dot${r}_${t} + offset_of(group${r}) * x_total${t};
+    //@ else
+    sum${r}_${t} += dot${r}_${t};
     //@ end
     //@ end
     //@ end
   }
 
-  //@ if TAIL
+  //@ if not QUANTISED
   // Quads past the last whole group of the row; the last may be half full, and x holds anything there.
   for (var i = n_groups * QUADS + lane; i * 4u < dims.n_in; i += LANES) {
     let half_full = i * 4u + 2u >= dims.n_in;

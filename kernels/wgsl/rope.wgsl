@@ -7,7 +7,6 @@ struct Dims {
   pairs_per_row: u32,
   stride: u32,
   table: u32,  // which of the batch's rope tables
-  rows_word: u32,
 }
 
 @group(0) @binding(0) var<uniform> dims: Dims;
@@ -18,7 +17,7 @@ struct Dims {
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let token = workgroup.y;
   let pair = column_of(workgroup) * WORKGROUP + local;
-  if (token >= batch[dims.rows_word] || pair >= dims.pairs_per_row) { return; }
+  if (token >= batch[N_TOKENS] || pair >= dims.pairs_per_row) { return; }
   let i = pair % dims.pairs_per_head;
   let head = token * dims.stride + (pair - i) * 2u;
   if (i >= dims.pairs_rotated) {

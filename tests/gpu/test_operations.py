@@ -189,3 +189,9 @@ def test_what_no_kernel_takes_is_refused_by_name(device):
     op.tensors.add("w.weight", bytes(64 * 64), (64, 64), "I8")
     with pytest.raises(UnsupportedError, match="tensor w.weight has the type I8, which the WebGPU backend cannot decode"):
         run(device, op.finish(op.builder.matmul(op.x(), "w", 64)), op.tensors, [([0], 0)])
+    op = OneOperation(rows(2, 16))
+    b = op.builder
+    table = b.rope_table("main", RopeTable(16, 10000.0))
+    late = b.rope(b.select_outputs(op.x()), table, 16, "norm")
+    with pytest.raises(UnsupportedError, match="computes rope for all tokens of a batch, not for some"):
+        run(device, b.finish(late, 16), op.tensors, [([0], 0)])

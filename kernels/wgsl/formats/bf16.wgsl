@@ -1,7 +1,7 @@
 // BF16: groups of 16 upper halves of floats, two to a word. Rows need not be a whole number of groups; load_tail gives
 // single quads, zero past the end.
 
-struct Group { scale: f32, a: vec4<u32>, b: vec4<u32> }
+struct Group { a: vec4<u32>, b: vec4<u32> }
 
 fn upper_halves(word: u32) -> vec2<f32> {
   return bitcast<vec2<f32>>(vec2<u32>(word << 16u, word & 0xffff0000u));
@@ -13,7 +13,7 @@ fn halves(low: u32, high: u32) -> vec4<f32> {
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = (row >> 2u) + i * 8u;
-  return Group(1.0, vec4<u32>(weight[at], weight[at + 1u], weight[at + 2u], weight[at + 3u]),
+  return Group(vec4<u32>(weight[at], weight[at + 1u], weight[at + 2u], weight[at + 3u]),
                vec4<u32>(weight[at + 4u], weight[at + 5u], weight[at + 6u], weight[at + 7u]));
 }
 

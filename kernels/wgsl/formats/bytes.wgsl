@@ -1,7 +1,7 @@
 // Quantised elements as the kernels see them: a group shares one scale (and offset) and holds one byte per element, four
 // to a word, in element order. A format only says how its blocks become such a group:
 //   fn load_group(row: u32, i: u32) -> Group      row: byte offset of the row in `weight`; i: which group of the row
-// The element's value is scale * byte + offset.
+// The element's value is scale * byte + offset; unsigned bytes are below 128.
 
 struct Group {
   scale: f32,
@@ -14,12 +14,25 @@ struct Group {
   //@ end
 }
 
+// Bytes become floats where they stand in the word, without a shift (software adapters shift slowly): component k of a
+// quad is 256^k times the element, and what it is multiplied by is scaled by QUAD_SCALES. The highest byte brings its
+// sign along; the others are unsigned, so that in signed formats 128 is added to them and taken off again as an offset.
+const QUAD_SCALES = vec4<f32>(1.0, 0x1p-8, 0x1p-16, 0x1p-24);
+//@ if SIGNED
+const OFFSET_MASK = vec4<f32>(1.0, 1.0, 1.0, 0.0);
+fn offset_of(g: Group) -> f32 { return -128.0 * g.scale; }
+//@ else
+const OFFSET_MASK = vec4<f32>(1.0);
+fn offset_of(g: Group) -> f32 { return g.offset; }
+//@ end
+
 fn to_floats(word: u32) -> vec4<f32> {
   //@ if SIGNED
-  return vec4<f32>((vec4<i32>(bitcast<i32>(word)) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u));
+  let bytes = vec4<u32>(word ^ 0x00808080u);
   //@ else
-  return vec4<f32>((vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));
+  let bytes = vec4<u32>(word);
   //@ end
+  return vec4<f32>(bitcast<vec4<i32>>(bytes & vec4<u32>(0xffu, 0xff00u, 0xff0000u, 0xff000000u)));
 }
 
 fn quad0(g: Group) -> vec4<f32> { return to_floats(g.low.x); }

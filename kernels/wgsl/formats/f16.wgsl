@@ -1,7 +1,7 @@
 // F16: groups of 16 halves, two to a word. Rows need not be a whole number of groups; load_tail gives single quads, zero
 // past the end.
 
-struct Group { scale: f32, a: vec4<u32>, b: vec4<u32> }
+struct Group { a: vec4<u32>, b: vec4<u32> }
 
 fn halves(low: u32, high: u32) -> vec4<f32> {
   return vec4<f32>(unpack2x16float(low), unpack2x16float(high));
@@ -9,7 +9,7 @@ fn halves(low: u32, high: u32) -> vec4<f32> {
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = (row >> 2u) + i * 8u;
-  return Group(1.0, vec4<u32>(weight[at], weight[at + 1u], weight[at + 2u], weight[at + 3u]),
+  return Group(vec4<u32>(weight[at], weight[at + 1u], weight[at + 2u], weight[at + 3u]),
                vec4<u32>(weight[at + 4u], weight[at + 5u], weight[at + 6u], weight[at + 7u]));
 }
 

@@ -1,6 +1,6 @@
 // F32: groups of 8 floats. Rows need not be a whole number of groups; load_tail gives single quads, zero past the end.
 
-struct Group { scale: f32, a: vec4<f32>, b: vec4<f32> }
+struct Group { a: vec4<f32>, b: vec4<f32> }
 
 fn floats_at(i: u32) -> vec4<f32> {
   return bitcast<vec4<f32>>(vec4<u32>(weight[i], weight[i + 1u], weight[i + 2u], weight[i + 3u]));
@@ -8,7 +8,7 @@ fn floats_at(i: u32) -> vec4<f32> {
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = (row >> 2u) + i * 8u;
-  return Group(1.0, floats_at(at), floats_at(at + 4u));
+  return Group(floats_at(at), floats_at(at + 4u));
 }
 
 fn quad0(g: Group) -> vec4<f32> { return g.a; }
