@@ -87,8 +87,9 @@ class BridgePage:
         answer = self.page.evaluate(CALL, {"method": method, "args": list(args), "callbacks": callbacks, "stop": stop})
         return Outcome(**answer)
 
-    def load(self, url: str, stop: dict | None = None, **options: Any) -> Outcome:
-        return self.call("loadModelFromUrl", url, {"nCtx": 128, **options}, stop=stop)
+    def load(self, url: str | list[str], stop: dict | None = None, **options: Any) -> Outcome:
+        """On the GPU, software as it may be, and without the model cache unless ``options`` say otherwise."""
+        return self.call("loadModelFromUrl", url, {"nCtx": 128, "nGpuLayers": 99, "useCache": False, **options}, stop=stop)
 
     def complete(self, prompt: str, stop: dict | None = None, **options: Any) -> Outcome:
         return self.call("createCompletion", prompt, {"temp": 0, "penalty": 1, "nPredict": 6, **options}, stop=stop)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from bridge.gguf import open_gguf
 from bridge.gguf_writer import write_gguf
 from e2e.bridge_page import MODELS, MODES, BridgePage, shared_bridge
 from e2e.fault_server import Fault
+from tests.gguf.split_model import write_shards
 
 LLAMA, QWEN = MODELS / "llama-tied-f32.gguf", MODELS / "qwen3-f16.gguf"
 SLOW = 150_000
@@ -99,8 +101,6 @@ def test_bad_arguments_are_one_sentence_and_keep_the_loaded_model(bridge, site):
         ([], {}, "Model URL is empty."),
         (url, {"nCtx": 1e9}, "Failed to load GGUF model: n_ctx is 1000000000; it must be an integer from 1 to 1048576"),
         (url, {"cacheTypeK": 8, "flashAttention": 0}, "Failed to load GGUF model: Non-F16 KV cache requires flashAttention"),
-        ([url, url], {}, "Failed to load GGUF model: a model split into 2 files is not available in this build; "
-                         "merge the files into one."),
     ]:
         assert bridge.load(source, **options).message == text
         assert bridge.get("getContextSize()") == 128
@@ -150,7 +150,27 @@ def test_a_local_file_loads_through_a_blob_address(bridge):
     assert works(bridge)
 
 
-def test_asking_for_the_cpu_still_runs_and_says_on_what(bridge, site):
+def test_asking_for_the_cpu_runs_there_and_says_so(bridge, site):
     bridge.load(site.fault("m.gguf", Fault(LLAMA)), nGpuLayers=0)
-    assert "cpu_backend_unavailable:using_webgpu" in bridge.metadata("runtime_notes")
+    assert (bridge.get("isGpuActive()"), bridge.get("getBackendName()")) == (False, "WASM SIMD")
     assert works(bridge)
+
+
+def test_a_split_model_loads_by_any_of_its_files_or_by_a_list(bridge, site, tmp_path):
+    bridge.load(site.fault("whole.gguf", Fault(LLAMA)))
+    expected = bridge.complete("Hello").result
+    with open_gguf(LLAMA) as file:
+        n_tensors = len(file.tensors)
+    shards = write_shards(LLAMA, tmp_path, [n_tensors - 4, 1, 3])
+    urls = [site.fault(path.name, Fault(path)) for path in shards]
+    loading = bridge.load(urls[1])
+    size = sum(path.stat().st_size for path in shards)
+    assert (loading.result, loading.progress[-1]) == (1, {"loaded": size, "total": size, "shard": 3, "shards": 3})
+    assert bridge.metadata("model_bytes") == str(size)
+    assert "model_split_detected:3" in bridge.metadata("runtime_notes")
+    assert bridge.complete("Hello").result == expected
+    assert bridge.load(urls).result == 1
+    assert bridge.complete("Hello").result == expected
+    missing = [*urls[:2], site.url("/_fault/none.gguf")]
+    assert bridge.load(missing).message == "Failed to fetch model shard: shard 3 of 3: 404 Not Found"
+    bridge.expect_network_error("404")

@@ -1,0 +1,129 @@
+"""The model cache in a real browser's Cache Storage: stored on the way, used afterwards, and never trusted too far."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.bridge_page import MODELS, MODES, BridgePage
+from e2e.fault_server import Fault
+
+LLAMA = MODELS / "llama-tied-f32.gguf"
+CACHE = "llamadart-webgpu-model-cache-v1"
+
+PUT = """async ({url, body, headers}) => {
+  const cache = await caches.open("%s");
+  const bytes = typeof body === "string" ? body : new Uint8Array(body);
+  await cache.put(url, new Response(bytes, {headers}));
+}""" % CACHE
+KEPT = """async () => {
+  const cache = await caches.open("%s");
+  const kept = [];
+  for (const request of await cache.keys()) {
+    kept.push([request.url, (await (await cache.match(request)).arrayBuffer()).byteLength]);
+  }
+  return kept;
+}""" % CACHE
+
+
+@pytest.fixture(params=MODES)
+def bridge(request, page, messages):
+    return BridgePage(page, request.param, messages).open()
+
+
+def load(bridge, url, **options):
+    return bridge.load(url, **({"useCache": True} | options))
+
+
+def notes(bridge) -> list[str]:
+    return bridge.metadata("runtime_notes").split(";")
+
+
+def test_the_first_load_stores_and_the_second_needs_no_server(bridge, site):
+    fault = Fault(LLAMA)
+    url = site.fault("m.gguf", fault)
+    assert load(bridge, url).result == 1
+    assert (bridge.metadata("model_source"), bridge.metadata("model_cache_state")) == ("network", "stored")
+    assert bridge.metadata("model_cache_name") == CACHE
+    expected = bridge.complete("Hello").result
+    assert bridge.page.evaluate(KEPT) == [[url, LLAMA.stat().st_size]]
+    again = load(bridge, url)
+    assert again.progress[-1] == {"loaded": LLAMA.stat().st_size, "total": LLAMA.stat().st_size}
+    assert (bridge.metadata("model_source"), bridge.metadata("model_cache_state")) == ("cache", "hit")
+    assert "model_cache_hit" in notes(bridge)
+    assert bridge.complete("Hello").result == expected
+    assert len(fault.seen) == 1
+    [entry] = bridge.call("listCache").result
+    assert (entry["url"], entry["bytes"]) == (url, LLAMA.stat().st_size)
+    assert load(bridge, url, force=True).result == 1
+    assert len(fault.seen) == 2
+    assert bridge.call("evictModelFromCache", url).result is True
+    assert bridge.call("evictModelFromCache", url).result is False
+    assert bridge.page.evaluate(KEPT) == []
+
+
+@pytest.mark.parametrize("entry", ["page", "zeros", "cut", "garbage"])
+def test_a_poisoned_entry_is_dropped_and_fetched_once_more(page, site, messages, entry):
+    bridge = BridgePage(page, "direct", messages).open()
+    fault = Fault(LLAMA)
+    url = site.fault("m.gguf", fault)
+    content = LLAMA.read_bytes()
+    body, kind = {
+        "page": ("<!doctype html><title>Sign in</title>", "text/html"),
+        "zeros": (list(bytes(5000)), "application/octet-stream"),
+        "cut": (list(content[: len(content) // 2]), "application/octet-stream"),
+        "garbage": (list(content[:100] + b"\xff" * 5000), "application/octet-stream"),
+    }[entry]
+    bridge.page.evaluate(PUT, {"url": url, "body": body, "headers": {"content-type": kind}})
+    assert load(bridge, url).result == 1
+    assert "model_cache_entry_dropped" in notes(bridge)
+    assert (bridge.metadata("model_source"), bridge.metadata("model_cache_state")) == ("network", "stored")
+    assert bridge.page.evaluate(KEPT) == [[url, len(content)]]
+    assert len(fault.seen) == 1
+    assert bridge.complete("Hello").result
+
+
+def test_stopped_and_broken_loads_keep_nothing(bridge, site):
+    slow = site.fault("slow.gguf", Fault(LLAMA, bytes_per_second=100_000))
+    stopped = bridge.load(slow, useCache=True, stop={"after": "progress", "count": 2, "by": "abort"})
+    assert stopped.error["name"] == "AbortError"
+    broken = site.fault("broken.gguf", Fault(LLAMA.read_bytes()[:100_000]))
+    assert load(bridge, broken).message.startswith("Failed to load GGUF model: ")
+    assert bridge.page.evaluate(KEPT) == []
+    dropped = Fault(LLAMA, drop_after=LLAMA.stat().st_size // 2)
+    url = site.fault("dropped.gguf", dropped)
+    assert load(bridge, url).result == 1
+    bridge.expect_network_error("ERR_CONTENT_LENGTH_MISMATCH")
+    assert "model_stream_resume_retry:1" in notes(bridge)
+    assert bridge.page.evaluate(KEPT) == [[url, LLAMA.stat().st_size]]
+
+
+def test_a_full_disk_costs_the_entry_and_not_the_load(page, site, messages):
+    bridge = BridgePage(page, "worker", messages).open()
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Storage.overrideQuotaForOrigin", {"origin": site.address, "quotaSize": 10_000})
+    assert load(bridge, site.fault("m.gguf", Fault(LLAMA))).result == 1
+    assert bridge.metadata("model_cache_state") == "store_failed"
+    assert "model_cache_quota_exceeded" in notes(bridge)
+    assert bridge.complete("Hello").result
+    refused = bridge.call("prefetchModelToCache", site.fault("n.gguf", Fault(LLAMA)), {})
+    assert refused.message == "Failed to store prefetched model in browser cache."
+    assert page.evaluate(KEPT) == []
+
+
+def test_without_cache_storage_models_load(page, site, messages):
+    page.evaluate("() => Object.defineProperty(globalThis, 'caches', {value: undefined})")
+    bridge = BridgePage(page, "direct", messages).open()
+    assert load(bridge, site.fault("m.gguf", Fault(LLAMA))).result == 1
+    assert (bridge.metadata("model_source"), bridge.metadata("model_cache_state")) == ("network", "unavailable")
+
+
+def test_a_prefetched_model_loads_in_a_worker_without_the_server(page, site, messages):
+    bridge = BridgePage(page, "worker", messages).open()
+    fault = Fault(LLAMA)
+    url = site.fault("m.gguf", fault)
+    assert bridge.call("prefetchModelToCache", url, {}).result == 1
+    assert len(fault.seen) == 1
+    assert load(bridge, url).result == 1
+    assert (bridge.metadata("model_source"), len(fault.seen)) == ("cache", 1)
+    missing = bridge.call("prefetchModelToCache", site.url("/_fault/none.gguf"), {})
+    assert missing.message == "Failed to prefetch model shard: 404 Not Found"
+    messages.expect("404")
