@@ -142,15 +142,14 @@ class SimdHost {
   }
 
   /**
-   * One job (bridge/simd/host.py) on `nThreads` threads; returns rows of its result, valid until the next run.
+   * One job (bridge/simd/host.py) on `nThreads` threads.
    *
    * @param {string} job  JSON
    * @param {Uint8Array} params
-   * @returns {Promise<Uint8Array | null>}
    */
-  async run(job, params, nThreads, nRows) {
+  async run(job, params, nThreads) {
     this.#throwIfFailed();
-    const { program, n_ops, params: to, scratch, scratch_units, result, row_nbytes, row_stride } = JSON.parse(job);
+    const { program, n_ops, params: to, scratch, scratch_units } = JSON.parse(job);
     this.write(to * 16, params);
     this.#counters.runs += 1;
     const call = [program, n_ops, to, scratch, scratch_units, nThreads];
@@ -161,7 +160,19 @@ class SimdHost {
       this.#throwIfFailed();
       if (this.#guard(() => this.#exports.run(...call))) throw this.#failed('a thread of the CPU backend failed');
     }
-    return nRows ? this.#result(result, row_nbytes, row_stride, nRows) : null;
+  }
+
+  /** Rows of the last run's result, a view that is valid until the next one; they begin `rowStride` bytes apart. */
+  rows(address, rowBytes, rowStride, nRows) {
+    if (nRows === 1 || rowBytes === rowStride) return this.#view(address, nRows * rowBytes);
+    const rows = new Uint8Array(nRows * rowBytes);
+    for (let i = 0; i < nRows; i++) rows.set(this.#view(address + i * rowStride, rowBytes), i * rowBytes);
+    return rows;
+  }
+
+  /** The first of the largest of `n` numbers at `address`, or -1; see kernels/simd/select.c. */
+  bestToken(address, n) {
+    return this.#guard(() => this.#exports.best_token(this.#bits === 64 ? BigInt(address) : address, n));
   }
 
   /** The model is gone. The memory stays for the next one. */
@@ -285,13 +296,6 @@ class SimdHost {
   #failed(message) {
     this.#failure ??= message;
     return new SimdHostError(this.#failure);
-  }
-
-  #result(address, rowBytes, rowStride, nRows) {
-    if (nRows === 1 || rowBytes === rowStride) return this.#view(address, nRows * rowBytes);
-    const rows = new Uint8Array(nRows * rowBytes);
-    for (let i = 0; i < nRows; i++) rows.set(this.#view(address + i * rowStride, rowBytes), i * rowBytes);
-    return rows;
   }
 
   #view(address, nbytes) {

@@ -56,6 +56,11 @@ class Sampler:
         ``constraint`` sees the logits of the whole vocabulary before every other stage and rules tokens out with -inf.
         Raises InputError if the logits are empty, hold NaN or +inf, or rule out every token.
         """
+        if self.options.greedy and not constraint and not self.vocabulary_stages:
+            find_best = getattr(logits, "best_token", None)  # logits on a device that looks for it itself
+            token = find_best() if find_best else None
+            if token is not None:
+                return token
         return self._draw(self.candidates(logits, constraint))
 
     def pick(self, ids: Sequence[int], logits: Sequence[float]) -> int:

@@ -132,10 +132,10 @@ class Host(Protocol):
         ``progress(loaded, total)`` counts bytes of the file; ``cancel`` is a bridge.runtime CancelToken.
         """
 
-    async def run(self, job: Job, params: bytes, n_threads: int, n_rows: int) -> memoryview | None:
-        """Copy in the parameters, run the job, and return ``n_rows`` rows of the result as float32, or None for none.
+    async def run(self, job: Job, params: bytes, n_threads: int, n_rows: int) -> Any:
+        """Copy in the parameters, run the job, and return ``n_rows`` rows of the result as a float32 buffer, None for none.
 
-        The view is valid until the next run. Lets other tasks of the event loop run first. Raises DeviceError.
+        It is valid until the next run. Lets other tasks of the event loop run first. Raises DeviceError.
         """
 
     def release(self) -> None:

@@ -37,7 +37,6 @@ class JsHost:
         self._js = js
         self._calls = 0
         self._job: tuple[Job, str] | None = None
-        self._result = bytearray()
         described = json.loads(js.describe())
         self.n_threads: int = described["n_threads"]
         self.is_shared: bool = described["is_shared"]
@@ -77,20 +76,14 @@ class JsHost:
             forget()
             on_progress.destroy()
 
-    async def run(self, job: Job, params: bytes, n_threads: int, n_rows: int) -> memoryview | None:
+    async def run(self, job: Job, params: bytes, n_threads: int, n_rows: int) -> Rows | None:
         if self._job is None or self._job[0] is not job:
             self._job = job, json.dumps(asdict(job))
-            self._result = bytearray(job.row_nbytes * job.max_rows)
-        found = await self._wait(self._call("run", self._job[1], self._bytes(params), n_threads, n_rows))
-        if not n_rows:
-            return None
-        result = memoryview(self._result)[:n_rows * job.row_nbytes]
-        self._calls += 1
-        found.assign_to(result)
-        return result.cast("f")
+        await self._wait(self._call("run", self._job[1], self._bytes(params), n_threads))
+        return Rows(self, job, n_rows) if n_rows else None
 
     def release(self) -> None:
-        self._job, self._result = None, bytearray()
+        self._job = None
         self._call("release")
 
     def close(self) -> None:
@@ -115,6 +108,28 @@ class JsHost:
     def _bytes(self, data: Any) -> Any:
         self._calls += 1
         return to_js(memoryview(data).cast("B"))
+
+
+class Rows:
+    """Rows of a result that stay in the machine's memory until they are looked at: a float32 buffer."""
+
+    def __init__(self, host: JsHost, job: Job, n_rows: int) -> None:
+        self._host, self._job, self._n_rows = host, job, n_rows
+        self._copied: bytearray | None = None
+
+    def __buffer__(self, flags: int) -> memoryview:
+        job = self._job
+        if self._copied is None:
+            self._copied = bytearray(self._n_rows * job.row_nbytes)
+            self._host._call("rows", job.result, job.row_nbytes, job.row_stride, self._n_rows).assign_to(self._copied)
+        return memoryview(self._copied).cast("f")
+
+    def best_token(self) -> int | None:
+        """The first of the largest numbers of a single row; None where that cannot be told from the numbers."""
+        if self._n_rows != 1:
+            return None
+        best = self._host._call("bestToken", self._job.result, self._job.row_nbytes // 4)
+        return best if best >= 0 else None
 
 
 def _host_error(error: JsException) -> BridgeError:

@@ -99,9 +99,8 @@ class SimdSession:
         self._layout = BatchLayout(self._plan, factors)
         progress(source.size, source.size)
 
-    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> memoryview | None:
-        if self._layout is None or self._closed:
-            raise DeviceError("the session has no weights" if not self._closed else "the session was closed")
+    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> Any:
+        self._require_open()
         n, m = len(tokens), len(outputs)
         if not 0 < n <= self.n_ubatch or m > self.max_outputs:
             raise InputError(f"a batch has {n} tokens and {m} output rows; this session takes 1 to {self.n_ubatch} tokens "
@@ -114,10 +113,36 @@ class SimdSession:
         params = self._layout.pack(tokens, start, outputs)
         return await self._host.run(self._job, params, self.threads if n == 1 else self.threads_batch, m)
 
+    @property
+    def kv_row_nbytes(self) -> int:
+        return sum(row for _, row in self._kv_rows())
+
+    async def read_kv(self, n_tokens: int) -> bytes:
+        self._require_open()
+        return b"".join(self._host.read(address, n_tokens * row) for address, row in self._kv_rows())
+
+    async def write_kv(self, data: bytes, n_tokens: int) -> None:
+        self._require_open()
+        start = 0
+        for address, row in self._kv_rows():
+            end = start + n_tokens * row
+            self._host.write(address, memoryview(data)[start:end])
+            start = end
+
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._host.release()
+
+    def _require_open(self) -> None:
+        if self._layout is None or self._closed:
+            raise DeviceError("the session has no weights" if not self._closed else "the session was closed")
+
+    def _kv_rows(self) -> list[tuple[int, int]]:
+        """Where the caches begin, in the order of read_kv, and the bytes of one position in each."""
+        regions = self._memory.regions
+        caches = [regions[Region(kind, i)] for i in range(len(self._plan.kv_layers)) for kind in ("k", "v")]
+        return [(cache.address, cache.nbytes // self.n_ctx) for cache in caches]
 
     async def _prepare(self) -> None:
         memory, n_vocab = self._memory, self._plan.n_vocab

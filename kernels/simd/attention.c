@@ -144,7 +144,7 @@ static void attend(Context *c, const Args *a, u32 kv_head, u32 head, u32 n_heads
     w.position[i] = start + t;
   }
   u32 end = start + token + n_tokens, oldest = start + token + 1;
-  u32 key = a->window && oldest > a->window ? oldest - a->window : 0;
+  u32 key = a->window && oldest > a->window ? (oldest - a->window) / KEYS * KEYS : 0; /* blocks begin at fixed positions */
   for (; key < end; key += KEYS) {
     u32 n_keys = min_u32(KEYS, end - key);
     widen_rows(a->k_cache, key, n_keys, kv_head, a->n_head_kv, a->head_dim, w.dim, a->f16, w.keys);

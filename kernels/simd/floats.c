@@ -43,15 +43,44 @@ const f32 *float_panel(enum Layout layout, const u8 *group, u32 n_in, u8 *panel)
   return out;
 }
 
-v128 multiply_floats(const f32 *panel, const f32 *x, u32 n_in) {
-  v128 sums[4];
-  for (int i = 0; i < 4; i++) sums[i] = splat(0);
+/* Columns in two sums, even and odd, and their sum at the end: in this order everywhere, so that a row of x gives the same
+ * result alone and in a batch. */
+INLINE v128 column(enum Layout layout, const u8 *group, u32 k) {
+  if (layout == L_F16) return load_f16x4(group + 8 * k);
+  if (layout == L_BF16) return load_bf16x4(group + 8 * k);
+  return load(group + 16 * k);
+}
+
+INLINE void multiply_columns(enum Layout layout, int n, const u8 *group, uintptr_t size, const f32 *x, u32 n_in, v128 *sums) {
+  v128 even[MAX_STREAMS], odd[MAX_STREAMS];
+  for (int g = 0; g < n; g++) even[g] = odd[g] = splat(0);
   u32 k = 0;
-  for (; k + 4 <= n_in; k += 4) {
-    for (int i = 0; i < 4; i++) sums[i] = madd(load(panel + 4 * (k + i)), load_splat(x + k + i), sums[i]);
+  for (; k + 2 <= n_in; k += 2) {
+    v128 x0 = load_splat(x + k), x1 = load_splat(x + k + 1);
+    for (int g = 0; g < n; g++) {
+      even[g] = madd(column(layout, group + g * size, k), x0, even[g]);
+      odd[g] = madd(column(layout, group + g * size, k + 1), x1, odd[g]);
+    }
   }
-  for (; k < n_in; k++) sums[0] = madd(load(panel + 4 * k), load_splat(x + k), sums[0]);
-  return wasm_f32x4_add(wasm_f32x4_add(sums[0], sums[1]), wasm_f32x4_add(sums[2], sums[3]));
+  for (int g = 0; g < n; g++) {
+    if (k < n_in) even[g] = madd(column(layout, group + g * size, k), load_splat(x + k), even[g]);
+    sums[g] = wasm_f32x4_add(even[g], odd[g]);
+  }
+}
+
+v128 multiply_floats(const f32 *panel, const f32 *x, u32 n_in) {
+  v128 sum;
+  multiply_columns(L_F32, 1, (const u8 *)panel, 0, x, n_in, &sum);
+  return sum;
+}
+
+void multiply_float_streams(enum Layout layout, const u8 *group, uintptr_t size, const f32 *x, u32 n_in,
+                            v128 sums[MAX_STREAMS]) {
+  switch (layout) {
+    case L_F16: multiply_columns(L_F16, MAX_STREAMS, group, size, x, n_in, sums); break;
+    case L_BF16: multiply_columns(L_BF16, MAX_STREAMS, group, size, x, n_in, sums); break;
+    default: multiply_columns(L_F32, MAX_STREAMS, group, size, x, n_in, sums);
+  }
 }
 
 void multiply_floats_tile(const f32 *panel, const f32 *x, u32 stride, u32 n_in, v128 sums[TILE]) {

@@ -30,20 +30,29 @@ INLINE void put(const Output *o, u32 row, u32 group, v128 sums) {
 
 /* Groups a thread claims at once: enough for little traffic on the counter, few enough for all threads to end together. */
 INLINE u32 groups_per_claim(const Context *c, u32 n_groups) {
-  return max_u32(2, min_u32(64, n_groups / (8 * c->n_threads)) & ~1u);
+  return max_u32(MAX_STREAMS, min_u32(64, n_groups / (8 * c->n_threads)) / MAX_STREAMS * MAX_STREAMS);
 }
 
 static void one_row(const Args *a, const Output *o, u32 first, u32 end) {
-  u32 size = group_nbytes(a->layout, a->n_in);
-  const u8 *group = (const u8 *)at(a->weight) + (uintptr_t)first * size;
-  u32 g = first;
-  for (; g + 2 <= end; g += 2, group += 2 * size) {
-    v128 sums[2];
-    multiply_two_groups(a->layout, group, size, at(a->x), a->n_in, sums);
-    put(o, 0, g, sums[0]);
-    put(o, 0, g + 1, sums[1]);
+  u32 size = group_nbytes(a->layout, a->n_in), n = streams(a->layout), part = (end - first) / n;
+  const u8 *weight = at(a->weight), *x = at(a->x);
+  for (u32 g = first; g < first + part; g++) {
+    const u8 *group = weight + (uintptr_t)g * size;
+    v128 sums[MAX_STREAMS];
+    if (is_float(a->layout)) multiply_float_streams(a->layout, group, (uintptr_t)part * size, at(a->x), a->n_in, sums);
+    else multiply_streams(a->layout, group, (uintptr_t)part * size, x, a->n_in, sums);
+    for (u32 i = 0; i < n; i++) put(o, 0, g + i * part, sums[i]);
   }
-  if (g < end) put(o, 0, g, multiply_group(a->layout, group, at(a->x), a->n_in));
+  for (u32 g = first + n * part; g < end; g++) {
+    const u8 *group = weight + (uintptr_t)g * size;
+    if (is_float(a->layout)) {
+      v128 sums[MAX_STREAMS];
+      multiply_float_streams(a->layout, group, 0, at(a->x), a->n_in, sums);
+      put(o, 0, g, sums[0]);
+    } else {
+      put(o, 0, g, multiply_group(a->layout, group, x, a->n_in));
+    }
+  }
 }
 
 static void tiles(Context *c, const Args *a, const Output *o, u32 n_rows, u32 first, u32 end) {
@@ -82,8 +91,8 @@ void matmul(Context *c, u32 n_rows, const void *args) {
   if (!n_rows) return;
   while ((chunk = claim(c) * step) < n_groups) {
     u32 end = min_u32(chunk + step, n_groups);
-    if (a->exact) in_floats(c, a, &o, n_rows, chunk, end);
-    else if (n_rows == 1) one_row(a, &o, chunk, end);
+    if (n_rows == 1 && (is_float(a->layout) || !a->exact)) one_row(a, &o, chunk, end);
+    else if (a->exact) in_floats(c, a, &o, n_rows, chunk, end);
     else tiles(c, a, &o, n_rows, chunk, end);
   }
 }

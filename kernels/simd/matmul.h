@@ -6,8 +6,11 @@
 
 /* One row of packed activations (a tile of one). */
 v128 multiply_group(enum Layout layout, const u8 *group, const u8 *x, u32 n_in);
-/* The same for two groups `size` bytes apart. */
-void multiply_two_groups(enum Layout layout, const u8 *group, u32 size, const u8 *x, u32 n_in, v128 sums[2]);
+/* The same for `streams` groups `size` bytes apart. Far apart, so that memory is read in several streams: a processor reads
+ * ahead in each, but no further than the end of a page. K formats keep too much in registers for more than two. */
+enum { MAX_STREAMS = 4 };
+INLINE u32 streams(enum Layout layout) { return geometry(layout).blocks == 8 ? 2 : MAX_STREAMS; }
+void multiply_streams(enum Layout layout, const u8 *group, uintptr_t size, const u8 *x, u32 n_in, v128 sums[MAX_STREAMS]);
 
 /* A group unpacked for several tiles: for every block its codes, then its scales and offsets. */
 void unpack_panel(enum Layout layout, const u8 *group, u32 n_in, u8 *panel);
@@ -17,6 +20,9 @@ void multiply_panel(enum Layout layout, const u8 *panel, const u8 *x, u32 n_in, 
 /* A group decoded to float32 [n_in][4 rows]: at `panel`, or where the group is if it is stored so. */
 const f32 *float_panel(enum Layout layout, const u8 *group, u32 n_in, u8 *panel);
 v128 multiply_floats(const f32 *panel, const f32 *x, u32 n_in);
+/* Like multiply_streams, for weights that are stored as floats. */
+void multiply_float_streams(enum Layout layout, const u8 *group, uintptr_t size, const f32 *x, u32 n_in,
+                            v128 sums[MAX_STREAMS]);
 /* Four rows of x, `stride` floats apart. */
 void multiply_floats_tile(const f32 *panel, const f32 *x, u32 stride, u32 n_in, v128 sums[TILE]);
 

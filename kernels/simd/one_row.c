@@ -1,56 +1,65 @@
 /* One row of activations times groups of weights, unpacked in registers: a function for every layout. */
 #include "matmul.h"
 
-/* `n` groups `size` bytes apart times one row. */
-INLINE void multiply(enum Layout layout, int wide, int n, const u8 *group, u32 size, const u8 *x, u32 n_in, v128 *sums) {
+/* One block of `n` groups (1 or 2) `size` bytes apart, added to their sums. The order of the additions is that of `multiply`
+ * in panel.c, so that a token gives the same result alone and in a batch. */
+INLINE void multiply_block(enum Layout layout, int wide, int n, const u8 *block, uintptr_t size, const Header *headers,
+                           const u8 *x, v128 *f) {
+  const int halves = has_half_scales(layout) ? 2 : 1, quads = 8 / halves, quad = wide ? 8 : 4;
+  const f32 *numbers = (const f32 *)(x + act_codes(1, wide));
+  v128 q[2][8], s[2][2], o[2][2];
+  for (int g = 0; g < n; g++) {
+    unpack_codes(layout, block + g * size, q[g]);
+    load_scales(layout, block + g * size, headers[g], 0, s[g], o[g]);
+  }
+  for (int h = 0; h < halves; h++) {
+    v128 acc[2][2] = {{splat(0), splat(0)}, {splat(0), splat(0)}};
+    for (int j = h * quads; j < (h + 1) * quads; j++) {
+      for (int g = 0; g < n; g++) {
+        if (wide) {
+          v128 w[2];
+          widen(q[g][j], has_wide_codes(layout), w);
+          dot_wide(w, x + j * quad, acc[g]);
+        } else {
+          dot_narrow(q[g][j], x + j * quad, acc[g]);
+        }
+      }
+    }
+    v128 scale = load_splat(numbers), sum = load_splat(numbers + (halves == 1 ? 1 : 2 + h));
+    for (int g = 0; g < n; g++) {
+      f[g] = madd(finish_dots(acc[g], wide), wasm_f32x4_mul(s[g][h], scale), f[g]);
+      f[g] = madd(o[g][h], sum, f[g]);
+    }
+  }
+}
+
+/* `n` groups (1, 2 or 4) `size` bytes apart times one row. */
+INLINE void multiply(enum Layout layout, int wide, int n, const u8 *group, uintptr_t size, const u8 *x, u32 n_in, v128 *sums) {
   const Geometry geo = geometry(layout);
-  const int halves = has_half_scales(layout) ? 2 : 1, quads = 8 / halves;
-  const u32 codes = act_codes(1, wide), quad = wide ? 8 : 4;
-  v128 scaled[2] = {splat(0), splat(0)}, shifted[2] = {splat(0), splat(0)};
+  const int pair = n == 1 ? 1 : 2;
+  v128 f[MAX_STREAMS];
+  for (int g = 0; g < n; g++) f[g] = splat(0);
   for (u32 super = 0; super < n_in / (32 * geo.blocks); super++) {
-    Header headers[2];
+    Header headers[MAX_STREAMS];
     for (int g = 0; g < n; g++) headers[g] = load_header(layout, group + g * size);
     const u8 *block = group + geo.head;
 #pragma clang loop unroll(disable)
     for (u32 b = 0; b < geo.blocks; b++, block += geo.block, x += act_block(1, wide)) {
-      const f32 *numbers = (const f32 *)(x + codes);
-      v128 q[2][8], s[2][2], o[2][2];
-      for (int g = 0; g < n; g++) {
-        unpack_codes(layout, block + g * size, q[g]);
-        load_scales(layout, block + g * size, headers[g], 0, s[g], o[g]);
-      }
-      for (int h = 0; h < halves; h++) {
-        v128 acc[2][2] = {{splat(0), splat(0)}, {splat(0), splat(0)}};
-        for (int j = h * quads; j < (h + 1) * quads; j++) {
-          for (int g = 0; g < n; g++) {
-            if (wide) {
-              v128 w[2];
-              widen(q[g][j], has_wide_codes(layout), w);
-              dot_wide(w, x + j * quad, acc[g]);
-            } else {
-              dot_narrow(q[g][j], x + j * quad, acc[g]);
-            }
-          }
-        }
-        v128 scale = load_splat(numbers), sum = load_splat(numbers + (halves == 1 ? 1 : 2 + h));
-        for (int g = 0; g < n; g++) {
-          scaled[g] = madd(finish_dots(acc[g], wide), wasm_f32x4_mul(s[g][h], scale), scaled[g]);
-          if (!(wide && has_wide_codes(layout))) shifted[g] = madd(o[g][h], sum, shifted[g]);
-        }
-      }
+      for (int g = 0; g < n; g += pair) multiply_block(layout, wide, pair, block + g * size, size, headers + g, x, f + g);
     }
     group = block;
   }
-  for (int g = 0; g < n; g++) sums[g] = wasm_f32x4_add(scaled[g], shifted[g]);
+  for (int g = 0; g < n; g++) sums[g] = f[g];
 }
 
 /* A function for each layout and way, so that the browser compiles only those that run. */
-typedef void Multiply(int n, const u8 *group, u32 size, const u8 *x, u32 n_in, v128 *sums);
+typedef void Multiply(int n, const u8 *group, uintptr_t size, const u8 *x, u32 n_in, v128 *sums);
 
 #define MULTIPLY(layout, wide)                                                                                    \
-  static void multiply_##layout##_##wide(int n, const u8 *group, u32 size, const u8 *x, u32 n_in, v128 *sums) { \
-    if (n == 1) multiply(layout, wide, 1, group, size, x, n_in, sums);                                            \
-    else multiply(layout, wide, 2, group, size, x, n_in, sums);                                                   \
+  static void multiply_##layout##_##wide(int n, const u8 *group, uintptr_t size, const u8 *x, u32 n_in,         \
+                                         v128 *sums) {                                                            \
+    if (n == 1) multiply(layout, wide, 1, group, 0, x, n_in, sums);                                               \
+    else multiply(layout, wide, streams(layout), group, size, x, n_in, sums);                                     \
   }
 
 #define CODES(F) F(L_Q4_0) F(L_Q4_1) F(L_Q5_0) F(L_Q5_1) F(L_Q2_K) F(L_Q3_K) F(L_Q4_K) F(L_Q5_K) F(L_Q6_K) F(L_MXFP4)
@@ -81,6 +90,6 @@ v128 multiply_group(enum Layout layout, const u8 *group, const u8 *x, u32 n_in) 
   return sums;
 }
 
-void multiply_two_groups(enum Layout layout, const u8 *group, u32 size, const u8 *x, u32 n_in, v128 sums[2]) {
-  way_of(layout)(2, group, size, x, n_in, sums);
+void multiply_streams(enum Layout layout, const u8 *group, uintptr_t size, const u8 *x, u32 n_in, v128 sums[MAX_STREAMS]) {
+  way_of(layout)(streams(layout), group, size, x, n_in, sums);
 }

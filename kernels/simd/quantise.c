@@ -7,14 +7,17 @@ typedef struct Args {
 
 /* 32 columns of one row -> codes at `codes`, numbers `row` of each run of `rows` at `numbers`. */
 INLINE void quantise_block(const f32 *x, u8 *codes, f32 *numbers, u32 row, u32 rows, int wide) {
-  v128 v[8], largest = wasm_f32x4_const_splat(0);
+  v128 v[8], largest = splat(0), all = splat(0);
   for (int i = 0; i < 8; i++) {
     v[i] = load(x + 4 * i);
-    largest = wasm_f32x4_max(largest, wasm_f32x4_abs(v[i])); /* not pmax: NaN must not get lost */
+    largest = wasm_f32x4_pmax(largest, wasm_f32x4_abs(v[i]));
+    all = wasm_f32x4_add(all, v[i]);
   }
   f32 most = max_of(largest);
+  /* To the nearest integer: added to 1.5 * 2^23 a number loses its fraction, and its integer is in the lowest bits. */
+  const v128 magic = wasm_f32x4_const_splat(12582912.0f);
   v128 factor = splat(most > 0 ? 127.0f / most : 0.0f);
-  for (int i = 0; i < 8; i++) v[i] = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(wasm_f32x4_mul(v[i], factor)));
+  for (int i = 0; i < 8; i++) v[i] = wasm_i32x4_sub(madd(v[i], factor, magic), magic);
   v128 halves[2];
   for (int h = 0; h < 2; h++) {
     v128 low = wasm_i16x8_narrow_i32x4(v[4 * h], v[4 * h + 1]), high = wasm_i16x8_narrow_i32x4(v[4 * h + 2], v[4 * h + 3]);
@@ -26,7 +29,7 @@ INLINE void quantise_block(const f32 *x, u8 *codes, f32 *numbers, u32 row, u32 r
     }
     halves[h] = wasm_i32x4_add(wasm_i32x4_add(v[4 * h], v[4 * h + 1]), wasm_i32x4_add(v[4 * h + 2], v[4 * h + 3]));
   }
-  f32 scale = most / 127.0f;
+  f32 scale = most / 127.0f + 0.0f * sum_of(all); /* NaN where there is NaN or infinity, which pmax may have lost */
   f32 first = scale * sum_of(wasm_f32x4_convert_i32x4(halves[0])), last = scale * sum_of(wasm_f32x4_convert_i32x4(halves[1]));
   numbers[row] = scale;
   numbers[rows + row] = first + last;
