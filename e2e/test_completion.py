@@ -186,6 +186,22 @@ def test_capabilities_are_told_truly_and_the_rest_is_refused_by_name(bridge):
     assert bridge.complete("Hello").result
 
 
+def test_stop_strings_logit_bias_templates_and_estimates(bridge, site):
+    whole = bridge.complete("Hello", nPredict=12).result
+    stop = whole[len(whole) // 2:][:3]
+    stopped = bridge.complete("Hello", nPredict=12, stop=["never there", stop])
+    assert whole.startswith(stopped.result + stop)
+    assert stopped.usage[0]["finishReason"] == "stop"
+    scores = bridge.call("scoreNextToken", "Hello", {"topK": 1}).result
+    banned = bridge.complete("Hello", nPredict=1, logitBias={str(scores["top"][0]["token"]): -1e9}).result
+    assert banned != bridge.complete("Hello", nPredict=1).result
+    rendered = bridge.call("applyChatTemplate", [{"role": "user", "content": "hi"}], False, "[{{ messages[0].content }}]")
+    assert rendered.result == "[hi]"
+    estimate = bridge.call("estimateMemory", site.fault("estimate.gguf", Fault(LLAMA)), {"nCtx": 128}).result
+    assert estimate["fileBytes"] == LLAMA.stat().st_size
+    assert 0 < estimate["weightBytes"] < estimate["totalBytes"]
+
+
 def test_a_wide_sampler_brings_numpy_and_still_answers(bridge):
     assert bridge.complete("Hello", temp=1, topK=0, seed=1).usage[0]["completionTokens"] == 6
 

@@ -49,6 +49,8 @@ export interface LlamaWebGpuBridgeConfig {
   logger?: { warn(text: string): void; error?(text: string, cause?: unknown): void };
   /** The same warning is not repeated for so long: 5000 by default, clamped to 500 … 60000. */
   warnDedupWindowMs?: number;
+  /** Beyond the documented API: applyChatTemplate renders the loaded model's own template where it has one. */
+  useModelChatTemplate?: boolean;
   [key: string]: unknown;
 }
 
@@ -104,6 +106,18 @@ export interface CacheEntry {
   storedAt: string | null;
   /** The file's ETag or its date, if there was one. */
   validator: string | null;
+}
+
+/** Beyond the documented API. Bytes, but for the context sizes; `nCtxTrain` is 0 and `fileBytes` null where untold. */
+export interface MemoryEstimate {
+  architecture: string;
+  nCtx: number;
+  nCtxTrain: number;
+  fileBytes: number | null;
+  weightBytes: number;
+  cacheBytes: number;
+  scratchBytes: number;
+  totalBytes: number;
 }
 
 export interface DraftModelLoadOptions {
@@ -200,6 +214,10 @@ export interface CompletionOptions {
   onUsage?: (usage: CompletionUsage) => void;
   /** `currentText` is null only on the page's own thread with `emitCurrentTextOnToken: false`. */
   onToken?: (piece: Uint8Array | string, currentText: string | null) => void;
+  /** Beyond the documented API: texts at which the answer ends, without them. */
+  stop?: string | string[] | null;
+  /** Beyond the documented API: what is added to the logits of tokens, by token id; -Infinity rules one out. */
+  logitBias?: Record<number, number> | null;
   signal?: AbortSignal;
   warmup?: boolean;
   emitCurrentTextOnToken?: boolean;
@@ -358,6 +376,8 @@ export class LlamaWebGpuBridge {
   loadModelFromUrl(url: string | string[], options?: LoadModelOptions): Promise<unknown>;
   prefetchModelToCache(url: string | string[], options?: LoadModelOptions): Promise<unknown>;
   evictModelFromCache(url: string | string[], options?: { cacheName?: string; [key: string]: unknown }): Promise<boolean>;
+  /** Beyond the documented API: what a load with these options would take, from the model's header alone. */
+  estimateMemory(url: string | string[], options?: LoadModelOptions): Promise<MemoryEstimate>;
   /** Beyond the documented API: the entries of the model cache, `cacheName` or the bridge's. */
   listCache(options?: { cacheName?: string }): Promise<CacheEntry[]>;
   loadMultimodalProjector(url: string): Promise<unknown>;

@@ -69,6 +69,12 @@ export class LlamaWebGpuBridge {
     });
   }
 
+  /** Beyond the documented API: what loading this model with these options would take, from its header alone. */
+  async estimateMemory(url, options = {}) {
+    const { progressCallback, signal, ...sent } = options ?? {};
+    return this.#enqueue('estimateMemory', [modelSource(url), sent], { signal });
+  }
+
   async prefetchModelToCache(url, options = {}) {
     this.#refuseWhenDisposed();
     const { progressCallback } = options ?? {};

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.errors import InputError
+from bridge.errors import InputError, SourceError
 from bridge.host.engine import Engine
+from bridge.host.notes import RuntimeNotes
 from bridge.runtime import Model
-from bridge.tokenizer.chat_template import render_chat
+from bridge.tokenizer.chat_template import ChatTemplateError, plain_chat, render_chat
 
 JINJA = "jinja2"
 
@@ -29,6 +30,21 @@ async def render_with_template(model: Model, engine: Engine, messages: Any, opti
     await engine.load_package(JINJA)
     special = {f"{name}_token": _token_text(model, name) for name in ("bos", "eos")}
     return render_chat(template, messages, add_generation_prompt=add_assistant is not False, **special, **variables)
+
+
+async def chat_prompt(model: Model | None, engine: Engine, messages: Any, add_assistant: bool, custom: Any,
+                      use_model_template: bool, notes: RuntimeNotes) -> str:
+    """``applyChatTemplate``: the plain format, unless a template was asked for (by the call or the config) and works.
+
+    Without a model there are no special tokens to render with: then the format is plain.
+    """
+    template = custom if isinstance(custom, str) and custom.strip() else None
+    if model is not None and (template or (use_model_template and model.tokenizer.chat_template)):
+        try:
+            return await render_with_template(model, engine, messages, {"template": template, "addAssistant": add_assistant})
+        except (ChatTemplateError, SourceError) as error:
+            notes.add("chat_template_failed", error)
+    return plain_chat(messages, add_assistant)
 
 
 def _token_text(model: Model, name: str) -> str:

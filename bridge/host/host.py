@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.errors import BridgeError, Cancelled, InputError
 from bridge.host import capabilities
-from bridge.host.chat import render_with_template
+from bridge.host.chat import chat_prompt, render_with_template
 from bridge.host.completion import complete
 from bridge.host.engine import Engine
 from bridge.host.js_numbers import finite
@@ -20,14 +20,14 @@ from bridge.host.scoring import scores_for_page
 from bridge.host.snapshot import EMPTY_STATE, state_snapshot
 from bridge.host.states import StateFiles, restored, state_bytes
 from bridge.runtime import CancelToken, Usage
-from bridge.tokenizer.chat_template import plain_chat
 
 Message = dict[str, Any]
 
 WITH_STATE = ("loadModelFromUrl", "createCompletion", "loadMultimodalProjector", "unloadMultimodalProjector",
               "synthesizeSpeech", "dispose")
 """Methods whose result carries the state snapshot; errors always do."""
-CANCELLED_TEXT = {"loadModelFromUrl": "Model load was cancelled.", "createCompletion": "Generation was cancelled."}
+CANCELLED_TEXT = {"loadModelFromUrl": "Model load was cancelled.", "createCompletion": "Generation was cancelled.",
+                  "estimateMemory": "Memory estimate was cancelled."}
 
 
 class Call:
@@ -50,6 +50,7 @@ class Host:
         self._post, self._engine, self._direct = post, engine, direct
         self._notes = RuntimeNotes()
         self._notes.extend(engine.notes)
+        self._use_template = (config or {}).get("useModelChatTemplate") is True
         self._slot = ModelSlot(engine, config or {}, self._notes)
         self._usage: Usage | None = None
         self._state_files = StateFiles()
@@ -117,6 +118,7 @@ class Host:
             **dict.fromkeys(capabilities.NOTHING_TO_RELEASE, self._release_nothing),
             **dict.fromkeys(capabilities.PROBES, self._probe),
             "loadModelFromUrl": self._load_model,
+            "estimateMemory": self._estimate_memory,
             "createCompletion": self._create_completion,
             "getCompletionCapabilities": self._completion_capabilities,
             "tokenize": self._tokenize,
@@ -154,6 +156,9 @@ class Host:
         self._notes.extend(self._slot.model.notes)
         return 1
 
+    async def _estimate_memory(self, call: Call, source: Any = None, options: Any = None) -> dict[str, Any]:
+        return await self._slot.estimate(source, options or {}, call.cancel)
+
     async def _create_completion(self, call: Call, prompt: str = "", options: Any = None) -> str:
         if self._generating:
             raise InputError("Generation is already active on this bridge runtime")
@@ -183,7 +188,9 @@ class Host:
 
     async def _apply_chat_template(self, call: Call, messages: Any = None, add_assistant: Any = True,
                                    custom_template: Any = None) -> str:
-        return plain_chat(messages, bool(add_assistant))
+        model = self._slot.loaded.model if self._slot.loaded else None
+        return await chat_prompt(model, self._engine, messages, bool(add_assistant), custom_template, self._use_template,
+                                 self._notes)
 
     async def _render_chat_template(self, call: Call, messages: Any = None, options: Any = None) -> str:
         return await render_with_template(self._slot.model, self._engine, messages, options or {})

@@ -14,6 +14,7 @@ from bridge.host.notes import RuntimeNotes
 from bridge.host.options import LoadRequest, load_request
 from bridge.host.ticker import Ticker
 from bridge.runtime import CancelToken, Model
+from bridge.runtime.estimate import estimate_memory
 
 INITIAL_N_CTX = 4096
 PROGRESS_S = 0.1
@@ -97,6 +98,26 @@ class ModelSlot:
         finally:
             self._notes.extend(source.facts["notes"])
             source.close()
+
+    async def estimate(self, source: Any, options: Mapping[str, Any], cancel: CancelToken) -> dict[str, Any]:
+        """What a load would take, from the header alone; the loaded model has no part in it."""
+        urls = model_urls(source)
+        try:
+            request = load_request(options, self._config, self.n_ctx)
+            options = {**options, "cacheName": cache_name(options, self._config)}
+            source = await self._engine.open_source(urls, options, cancel)
+            try:
+                estimate = await estimate_memory(source, request.options)
+            finally:
+                source.close()
+        except BridgeError as error:
+            cancel.check()
+            raise load_error(error) from error
+        return {
+            "architecture": estimate.architecture, "nCtx": estimate.n_ctx, "nCtxTrain": estimate.n_ctx_train,
+            "fileBytes": estimate.file, "weightBytes": estimate.weights, "cacheBytes": estimate.cache,
+            "scratchBytes": estimate.scratch, "totalBytes": estimate.total,
+        }
 
     async def release(self) -> None:
         """Free the model and its memory; harmless without one."""

@@ -93,7 +93,7 @@ def completion_request(options: Mapping[str, Any], direct: bool) -> CompletionRe
     if options.get("parts"):
         raise InputError("Multimodal input requires a loaded projector. Call loadMultimodalProjector first.")
     notes: list[str] = []
-    sampling: dict[str, Any] = {}
+    sampling: dict[str, Any] = {"logit_bias": _logit_bias(options.get("logitBias"))}
     for key, name in SAMPLING.items():
         value = finite(options.get(key))
         if value is not None:
@@ -106,5 +106,24 @@ def completion_request(options: Mapping[str, Any], direct: bool) -> CompletionRe
     sampling["min_p"] = options.get("minP") or 0.0
     sampling["presence_penalty"] = options.get("presencePenalty") or 0.0
     n_predict = positive_integer(options.get("nPredict")) or DEFAULT_N_PREDICT
-    return CompletionRequest(GenerateOptions(n_predict, SamplingOptions(**sampling)),
-                             TokenEventOptions.from_page(options, direct), notes)
+    generate = GenerateOptions(n_predict, SamplingOptions(**sampling), stop=_stop_strings(options.get("stop")))
+    return CompletionRequest(generate, TokenEventOptions.from_page(options, direct), notes)
+
+
+def _stop_strings(value: Any) -> tuple[str, ...]:
+    stops = [] if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or not all(isinstance(stop, str) and stop for stop in stops):
+        raise InputError("CompletionOptions.stop must be a text or a list of texts, none of them empty")
+    return tuple(stops)
+
+
+def _logit_bias(value: Any) -> dict[int, float] | None:
+    """JavaScript's objects have their keys as text."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InputError("CompletionOptions.logitBias must be an object of token ids and numbers")
+    try:
+        return {int(token): float(amount) for token, amount in value.items()}
+    except (TypeError, ValueError):
+        raise InputError("CompletionOptions.logitBias must be an object of token ids and numbers") from None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bridge.runtime.cancel import CancelToken
+from bridge.runtime.stop_strings import StopStrings
 from bridge.sampling import Sampler, SamplingOptions
 from bridge.tokenizer import StreamDetokenizer
 
@@ -22,11 +23,13 @@ NOTE_CONTEXT_LIMIT = "generation_stopped_context_limit"
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """``n_predict``: most tokens to generate; ``ignore_eos``: keep going after an end-of-generation token."""
+    """``n_predict``: most tokens to generate; ``ignore_eos``: keep going after an end-of-generation token; ``stop``: texts
+    at which the generation ends, without them."""
 
     n_predict: int = 256
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     ignore_eos: bool = False
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     usage = model.last_usage = Usage(prompt_tokens=len(prompt))
     sampler = Sampler(options.sampling)
     stream = StreamDetokenizer(model.tokenizer, special=True, continues=True)
+    stops = StopStrings(options.stop)
     token = -1
     try:
         logits = await model.prefill(prompt, cancel, usage, on_prefill)
@@ -82,16 +86,22 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
                 break
             sampler.accept(token)
             usage.completion_tokens += 1
-            text = stream.push(token)
+            text, stopped = stops.push(stream.push(token))
             if text and usage.time_to_first_token_ms is None:
                 usage.time_to_first_token_ms = _ms_since(started)
-            yield Piece(token, text, stream.pending)
+            yield Piece(token, text, "" if stopped else stops.held + stream.pending)
+            if stopped:
+                usage.finish_reason = "stop"
+                return
             if model.n_past == model.n_ctx:
                 model.note(NOTE_CONTEXT_LIMIT)
                 break
             if usage.completion_tokens < options.n_predict:
                 logits = await model.decode(token)
-        if rest := stream.flush():
+        rest, stopped = stops.push(stream.flush())
+        if stopped:
+            usage.finish_reason = "stop"
+        if rest := rest + stops.flush():
             if usage.time_to_first_token_ms is None:
                 usage.time_to_first_token_ms = _ms_since(started)
             yield Piece(token, rest)

@@ -31,6 +31,14 @@ const REFUSED = [
   [budget({ endTag: '' }), TypeError, 'thinkingBudget.endTag must be a non-empty string'],
   [budget({ forcedMessage: 3 }), TypeError, 'thinkingBudget.forcedMessage must be a string'],
   [{ ...budget({}), parts: [{ type: 'image' }] }, Error, 'thinkingBudget supports text-only prompts'],
+  [{ stop: 5 }, TypeError, 'stop must be a string or an array of strings'],
+  [{ stop: ['a', ''] }, TypeError, 'none of them empty'],
+  [{ stop: '' }, TypeError, 'none of them empty'],
+  [{ logitBias: 3 }, TypeError, 'logitBias must be an object; got 3'],
+  [{ logitBias: [[1, 2]] }, TypeError, 'logitBias must be an object; got an array'],
+  [{ logitBias: { x: 1 } }, RangeError, 'has the key "x"; keys must be token ids'],
+  [{ logitBias: { 3: NaN } }, RangeError, 'logitBias[3] must be a number or -Infinity; got NaN'],
+  [{ logitBias: { 3: Infinity } }, RangeError, 'got Infinity'],
   [{ speculativeDecoding: 1 }, TypeError, 'speculativeDecoding must be an object'],
   [speculative({ strategies: [] }), TypeError, 'strategies must be a non-empty array'],
   [speculative({ strategies: 'ngram-mod' }), TypeError, 'strategies must be a non-empty array'],
@@ -83,6 +91,8 @@ test('the bounds themselves and absent values are accepted', async () => {
     budget({ maxTokens: 2147483647 }),
     { ...speculative({}), grammar: '' },
     { speculativeDecoding: null },
+    { stop: null, logitBias: null },
+    { stop: ['a', 'b'], logitBias: { 3: -Infinity, 4: 1.5 } },
   ];
   for (const options of accepted) assert.equal(await bridge.createCompletion('x', options), 'ok');
 });

@@ -15,6 +15,8 @@ export function completionRequestOptions(options, resolveUrl) {
   checkThinkingBudget(options);
   checkNumber('minP', options.minP, (value) => value >= 0 && value <= 1, 'a finite number from 0 to 1');
   checkNumber('presencePenalty', options.presencePenalty, () => true, 'a finite number');
+  checkStop(options.stop);
+  checkLogitBias(options.logitBias);
   if (options.speculativeDecoding != null) {
     sent.speculativeDecoding = normalizeSpeculativeDecoding(options, resolveUrl);
   }
@@ -40,6 +42,26 @@ function checkThinkingBudget({ thinkingBudget: budget, parts }) {
     throw new TypeError('CompletionOptions.thinkingBudget.forcedMessage must be a string');
   }
   if (parts?.length) throw new Error('CompletionOptions.thinkingBudget supports text-only prompts');
+}
+
+function checkStop(stop) {
+  if (stop == null) return;
+  const stops = typeof stop === 'string' ? [stop] : stop;
+  if (Array.isArray(stops) && stops.every((text) => typeof text === 'string' && text)) return;
+  throw new TypeError('CompletionOptions.stop must be a string or an array of strings, none of them empty');
+}
+
+function checkLogitBias(bias) {
+  if (bias == null) return;
+  const isPlain = typeof bias === 'object' && !Array.isArray(bias) && !(bias instanceof Map);
+  if (!isPlain) throw new TypeError(`CompletionOptions.logitBias must be an object; got ${describe(bias)}`);
+  for (const [token, amount] of Object.entries(bias)) {
+    if (!/^\d+$/.test(token)) {
+      throw new RangeError(`CompletionOptions.logitBias has the key ${describe(token)}; keys must be token ids`);
+    }
+    if (typeof amount === 'number' && (amount === -Infinity || Number.isFinite(Math.fround(amount)))) continue;
+    throw new RangeError(`CompletionOptions.logitBias[${token}] must be a number or -Infinity; got ${describe(amount)}`);
+  }
 }
 
 function checkNumber(name, value, isAllowed, allowed) {

@@ -28,6 +28,7 @@ const KEPT = {
   nGpuLayers: finite,
   disableImageDownscale: isTrue,
   allowAutoRemoteFetchBackend: isTrue,
+  useModelChatTemplate: (value) => (value === true ? true : undefined),
   logLevel: (value) => (Number.isFinite(value) ? clampLogLevel(value) : DEFAULT_LOG_LEVEL),
   workerRequestTimeoutMs: finite,
   workerInitTimeoutMs: finite,

@@ -10,6 +10,7 @@
  */
 export const METHOD_RULES = {
   loadModelFromUrl: { cancelledText: 'Model load was cancelled.', fallback: 'load' },
+  estimateMemory: { cancelledText: 'Memory estimate was cancelled.', fallback: 'unusable' },
   createCompletion: {
     cancelledText: 'Generation was cancelled.',
     fallback: 'unusable',

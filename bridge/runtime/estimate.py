@@ -1,0 +1,61 @@
+"""How much memory a model will take, told from its header alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.gguf import open_gguf_async
+from bridge.graph.graph import TOKENS
+from bridge.models import build_graph
+from bridge.plan import lower
+from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions
+
+KV_NBYTES = {"f16": 2, "f32": 4}
+FLOAT_NBYTES = 4
+OUTPUT_ROWS = 8
+"""Rows of logits that a session keeps room for."""
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes, but for ``n_ctx`` and ``n_ctx_train`` (0: not told). Kernels and the runtime itself are not in it.
+
+    ``weights``: the tensors the model uses; ``cache``: keys and values of the whole context; ``scratch``: activations of a
+    batch.
+    """
+
+    architecture: str
+    n_ctx: int
+    n_ctx_train: int
+    file: int | None
+    weights: int
+    cache: int
+    scratch: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.cache + self.scratch
+
+
+async def estimate_memory(source: Any, options: LoadOptions | None = None) -> MemoryEstimate:
+    """Read the header of an async source and add up what a load with these options allocates.
+
+    Raises what a load would raise for the header: FormatError, ModelError, UnsupportedError, SourceError.
+    """
+    options = options or LoadOptions()
+    file = await open_gguf_async(source)
+    graph = build_graph(file.metadata, file.tensors, options.n_ctx)
+    plan = lower(graph)
+    n_ubatch = min(options.n_ubatch or DEFAULT_N_UBATCH, options.n_ctx)
+    columns = sum(layer.k_width + layer.v_width for layer in graph.kv_layers)
+    scratch = sum(slot.width * (n_ubatch if slot.rows == TOKENS else min(OUTPUT_ROWS, n_ubatch)) for slot in plan.slots)
+    return MemoryEstimate(
+        architecture=file.architecture,
+        n_ctx=options.n_ctx,
+        n_ctx_train=file.metadata.get(f"{file.architecture}.context_length", 0),
+        file=source.size,
+        weights=sum(file.tensors[name].nbytes for name in graph.weights()),
+        cache=KV_NBYTES[options.kv_type] * options.n_ctx * columns,
+        scratch=FLOAT_NBYTES * scratch,
+    )

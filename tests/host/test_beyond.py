@@ -1,0 +1,108 @@
+"""Host calls and options beyond the documented API: stop strings, logit bias, memory estimates, chat templates."""
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import SourceError
+from bridge.gguf import open_gguf
+from bridge.host.options import completion_request
+from bridge.runtime.sources import AsyncSource
+from tests.host.scripted_engine import Page, ScriptedModel, ScriptedSource
+
+LLAMA = Path(__file__).parent.parent / "data" / "models" / "llama-tied-f32.gguf"
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+def run(scenario):
+    return asyncio.run(scenario)
+
+
+def test_stop_strings_and_logit_bias_reach_the_engine():
+    request = completion_request({"stop": ["a", "b"], "logitBias": {"5": -math.inf, "7": 1}}, False)
+    assert request.generate.stop == ("a", "b")
+    assert request.generate.sampling.logit_bias == {5: -math.inf, 7: 1.0}
+    assert completion_request({"stop": "x", "logitBias": None}, False).generate.stop == ("x",)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"stop": [""]}, "CompletionOptions.stop must be a text or a list of texts"),
+    ({"stop": 5}, "CompletionOptions.stop must be a text or a list of texts"),
+    ({"logitBias": [1]}, "CompletionOptions.logitBias must be an object of token ids and numbers"),
+    ({"logitBias": {"x": 1}}, "CompletionOptions.logitBias must be an object of token ids and numbers"),
+    ({"logitBias": {"3": math.nan}}, "logit_bias of token 3"),
+])
+def test_bad_values_are_one_sentence(options, words):
+    async def scenario():
+        page = await Page(ScriptedModel()).loaded()
+        answer = await page.call("createCompletion", "x", options)
+        assert words in answer["message"]
+        assert answer["code"] == "INVALID_INPUT"
+
+    run(scenario())
+
+
+def test_an_estimate_reads_the_header_and_leaves_the_model():
+    class HeaderSource(ScriptedSource, AsyncSource):
+        def __init__(self):
+            ScriptedSource.__init__(self)
+            AsyncSource.__init__(self, open_gguf(LLAMA).source)
+
+        def close(self):
+            self.closed += 1
+
+    async def scenario():
+        page = await Page(ScriptedModel()).loaded()
+        source = HeaderSource()
+
+        async def open_source(urls, options, cancel):
+            return source
+
+        page.engine.open_source = open_source
+        estimate = (await page.call("estimateMemory", "https://e.test/m", {"nCtx": 128}))["value"]
+        assert estimate["architecture"] == "llama"
+        assert estimate["fileBytes"] == LLAMA.stat().st_size
+        assert estimate["totalBytes"] == estimate["weightBytes"] + estimate["cacheBytes"] + estimate["scratchBytes"]
+        assert (source.closed, source.committed) == (1, 0)
+        assert (await page.call("createCompletion", "x", {}))["value"] == "Hello world"
+        assert (await page.call("estimateMemory", "", {}))["message"] == "Model URL is empty."
+
+        async def missing(urls, options, cancel):
+            raise SourceError("Failed to fetch model shard: 404 Not Found")
+
+        page.engine.open_source = missing
+        assert (await page.call("estimateMemory", "https://e.test/m", {}))["message"].endswith("404 Not Found")
+
+    run(scenario())
+
+
+def prompt(config=None, custom=None, loaded=True, template=ScriptedModel().tokenizer.chat_template):
+    async def scenario():
+        model = ScriptedModel()
+        model.tokenizer.chat_template = template
+        page = Page(model, config=config)
+        if loaded:
+            await page.loaded()
+        answer = await page.call("applyChatTemplate", MESSAGES, True, custom)
+        completed = await page.call("createCompletion", "x", {})
+        return answer["value"], completed["state"]["metadata"]["llamadart.webgpu.runtime_notes"]
+
+    return run(scenario())
+
+
+def test_the_plain_format_stays_unless_a_template_is_asked_for():
+    plain = "user: hi\nassistant: "
+    assert prompt()[0] == plain
+    assert prompt({"useModelChatTemplate": True})[0] == "<<user>hi"
+    assert prompt(custom="{{ messages[0].content }}!")[0] == "hi!"
+    assert prompt({"useModelChatTemplate": True}, loaded=False)[0] == plain
+    assert prompt({"useModelChatTemplate": True}, template=None)[0] == plain
+    assert prompt({"useModelChatTemplate": "yes"})[0] == plain
+
+
+def test_a_template_that_fails_gives_the_plain_format_and_a_note():
+    text, notes = prompt(custom="{{ raise_exception('no system role') }}")
+    assert text == "user: hi\nassistant: "
+    assert "chat_template_failed:" in notes and "no_system_role" in notes
