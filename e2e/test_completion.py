@@ -197,8 +197,9 @@ def test_stop_strings_logit_bias_templates_and_estimates(bridge, site):
     assert banned != bridge.complete("Hello", nPredict=1).result
     rendered = bridge.call("applyChatTemplate", [{"role": "user", "content": "hi"}], False, "[{{ messages[0].content }}]")
     assert rendered.result == "[hi]"
-    estimate = bridge.call("estimateMemory", site.fault("estimate.gguf", Fault(LLAMA)), {"nCtx": 128}).result
-    assert estimate["fileBytes"] == LLAMA.stat().st_size
+    file = MODELS / f"{LLAMA}.gguf"
+    estimate = bridge.call("estimateMemory", site.fault("estimate.gguf", Fault(file)), {"nCtx": 128}).result
+    assert estimate["fileBytes"] == file.stat().st_size
     assert 0 < estimate["weightBytes"] < estimate["totalBytes"]
 
 
