@@ -21,7 +21,13 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
         "--backend",
         choices=("auto", "simd", "webgpu", "reference"),
         default="auto",
-        help="where to compute; auto: webgpu on a hardware adapter, else reference (default: %(default)s)",
+        help="where to compute; auto: webgpu on a hardware adapter, else simd (default: %(default)s)",
+    )
+    parser.add_argument("--threads", type=positive, metavar="N", help="of the simd backend (default: one per core)")
+    parser.add_argument(
+        "--precision",
+        choices=("fast", "exact"),
+        help="of the simd backend; fast rounds activations to bytes, as llama.cpp does (default: exact with --kv f32)",
     )
     parser.add_argument(
         "--kv", choices=("f16", "f32"), default="f16", help="type of the kv cache (default: %(default)s)"

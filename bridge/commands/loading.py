@@ -45,48 +45,91 @@ async def open_model(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
 
     started = time.perf_counter()
     with open_gguf(arguments.model) as file:
-        backend, device = await choose_backend(arguments.backend)
+        async with open_machine(arguments.backend, arguments.threads) as (backend, device, cpu):
 
-        async def devices() -> Any:
-            return device
+            async def devices() -> Any:
+                return device
 
-        try:
-            options = LoadOptions(n_ctx=arguments.ctx or trained_ctx(file), backend=backend, kv_type=arguments.kv)
+            async def cpus() -> Any:
+                return cpu
+
+            options = LoadOptions(n_ctx=arguments.ctx or trained_ctx(file), backend=backend, kv_type=arguments.kv,
+                                  threads=arguments.threads, precision=arguments.precision)
             progress = Progress(sys.stderr)
-            model = await load_model(AsyncSource(file.source), options, devices=devices, progress=progress)
+            model = await load_model(AsyncSource(file.source), options, devices=devices, cpus=cpus, progress=progress)
             progress.clear()
             try:
                 yield Loaded(model, (time.perf_counter() - started) * 1000)
             finally:
                 await model.close()
+
+
+class OpenMachine(NamedTuple):
+    """A backend's name, with what it computes on: for webgpu its device, for simd its host."""
+
+    backend: str
+    device: Any = None
+    cpu: Any = None
+
+
+@asynccontextmanager
+async def open_machine(wanted: str, threads: int | None = None) -> AsyncIterator[OpenMachine]:
+    """The machine for a backend, closed at the end. "auto" takes a hardware adapter, else simd, else the reference."""
+    device = await open_device(wanted) if wanted in ("auto", "webgpu") else None
+    if device is not None:
+        try:
+            yield OpenMachine("webgpu", device=device)
         finally:
-            if device:
-                device.destroy()
+            device.destroy()
+        return
+    cpu = open_cpu(wanted, threads) if wanted in ("auto", "simd") else None
+    if cpu is not None:
+        try:
+            yield OpenMachine("simd", cpu=cpu)
+        finally:
+            cpu.close()
+        return
+    yield OpenMachine("reference")
 
 
-async def choose_backend(wanted: str) -> tuple[str, Any]:
-    """The backend's name, and for webgpu its opened device. "auto" takes a hardware adapter, else the reference."""
-    if wanted in ("reference", "simd"):
-        return wanted, None
+async def open_device(wanted: str) -> Any:
+    """The WebGPU device; for "auto" None where there is none or only a software one."""
     try:
         from bridge.gpu.wgpu_device import request_device
 
         device = await request_device()
     except ImportError as error:
-        reason = f"WebGPU needs the {error.name} package; install this one with its 'native' extra"
         if wanted == "webgpu":
-            raise UnsupportedError(reason) from error
-    except DeviceError as error:
-        reason = str(error)
+            raise _missing(error, "WebGPU") from error
+        return None
+    except DeviceError:
         if wanted == "webgpu":
             raise
-    else:
-        if wanted == "webgpu" or not device.info.is_software:
-            return "webgpu", device
-        device.destroy()
-        reason = "there is only a software adapter"
+        return None
+    if wanted == "webgpu" or not device.info.is_software:
+        return device
+    device.destroy()
+    return None
+
+
+def open_cpu(wanted: str, threads: int | None) -> Any:
+    """The host of the CPU kernels; for "auto" None, and a word about it, where they cannot run."""
+    try:
+        from bridge.simd.wasmtime_host import WasmtimeHost
+
+        return WasmtimeHost(threads)
+    except ImportError as error:
+        reason = _missing(error, "the simd backend")
+    except UnsupportedError as error:
+        reason = error
+    if wanted == "simd":
+        raise reason
     print(f"bridge: computing with the slow reference backend: {reason}", file=sys.stderr)
-    return "reference", None
+    return None
+
+
+def _missing(error: ImportError, what: str) -> UnsupportedError:
+    return UnsupportedError(f"{what} needs the {error.name} package; install this one with its 'native' extra")
 
 
 def trained_ctx(file) -> int:

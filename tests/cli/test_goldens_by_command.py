@@ -11,7 +11,7 @@ from tests.golden import golden, model_path, same_continuation, tolerance, worst
 NAMES = ("llama-untied-f16", "qwen2-f16", "qwen3-f16", "gemma2-f32", "gemma3-q4_0")
 
 
-@pytest.mark.parametrize("backend", ["reference", "webgpu"])
+@pytest.mark.parametrize("backend", ["reference", "webgpu", "simd"])
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_and_continuation(name, backend, tmp_path, capsys):
     case = golden(name)
