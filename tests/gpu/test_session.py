@@ -10,7 +10,9 @@ from bridge.errors import Cancelled, DeviceError, InputError, SourceError, Unsup
 from bridge.gguf import BytesSource
 from bridge.gpu.device import Limits
 from bridge.gpu.session import GpuSession
+from bridge.gpu.tuning import HARDWARE, SOFTWARE
 from bridge.gpu.weights import place_weights
+from bridge.gpu.wgpu_device import request_device
 from bridge.graph import GraphBuilder, RopeTable
 from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
@@ -250,8 +252,6 @@ def test_only_tensors_of_the_plan_are_read(device, counters, model):
 
 
 def test_a_lost_device_fails_pending_and_later_calls_with_a_reason(model):
-    from bridge.gpu.wgpu_device import request_device
-
     graph, tensors = model
 
     async def lose():
@@ -270,14 +270,18 @@ def test_a_lost_device_fails_pending_and_later_calls_with_a_reason(model):
     asyncio.run(lose())
 
 
+def test_a_software_adapter_is_recognised():
+    device = asyncio.run(request_device(force_software=True))
+    assert device.info.is_software
+    device.destroy()
+
+
 def test_compile_errors_name_the_pipeline(device):
     with pytest.raises(DeviceError, match="creating the pipeline broken failed.*"):
         asyncio.run(device.create_pipeline("fn main() { nonsense }", "broken", ("uniform",)))
 
 
 def test_kernels_stay_within_the_limits_every_adapter_has():
-    from bridge.gpu.tuning import HARDWARE, SOFTWARE
-
     core = Limits()
     for tuning in (SOFTWARE, HARDWARE):
         for shape in tuning.matmul:
