@@ -189,7 +189,8 @@ def test_capabilities_are_told_truly_and_the_rest_is_refused_by_name(bridge):
 def test_stop_strings_logit_bias_templates_and_estimates(bridge, site):
     whole = bridge.complete("Hello", nPredict=12).result
     stop = whole[len(whole) // 2:][:3]
-    stopped = bridge.complete("Hello", nPredict=12, stop=["never there", stop])
+    options = {"temp": 0, "penalty": 1, "nPredict": 12, "stop": ["never there", stop]}
+    stopped = bridge.call("createCompletion", "Hello", options)
     assert whole.startswith(stopped.result + stop)
     assert stopped.usage[0]["finishReason"] == "stop"
     scores = bridge.call("scoreNextToken", "Hello", {"topK": 1}).result

@@ -175,6 +175,7 @@ export class LlamaWebGpuBridge {
     const capacity = requestedCapacity(tokenCapacity);
     return this.#enqueue('stateLoadBytes', () => {
       const copy = copiedBytes(bytes);
+      if (!copy.length) throw new Error('State bytes are empty.');
       return { args: [copy, capacity ?? this.getContextSize()], transfer: [copy.buffer] };
     });
   }
