@@ -167,15 +167,7 @@ export class GpuDevice {
 
   /** @param {string} handles  JSON; buffers and readbacks are destroyed, the others forgotten */
   free(handles) {
-    for (const handle of JSON.parse(handles)) {
-      const object = this.#objects.get(handle);
-      this.#objects.delete(handle);
-      if (object?.staging) this.free(JSON.stringify([object.handle]));
-      if (!(object instanceof GPUBuffer)) continue;
-      this.#counters.buffers -= 1;
-      this.#counters.buffer_bytes -= object.size;
-      object.destroy();
-    }
+    for (const handle of JSON.parse(handles)) this.#free(handle);
   }
 
   /**
@@ -288,7 +280,7 @@ export class GpuDevice {
   destroy() {
     this.#lost ??= 'it was destroyed';
     this.#upload?.abort();
-    this.free(JSON.stringify([...this.#objects.keys()]));
+    for (const handle of [...this.#objects.keys()]) this.#free(handle);
     this.#pipelines.length = 0;
     this.#pipelineOfSource.clear();
     this.#layouts.clear();
@@ -321,6 +313,16 @@ export class GpuDevice {
     }
     this.#counters.created += 1;
     return this.#keep(object);
+  }
+
+  #free(handle) {
+    const object = this.#objects.get(handle);
+    this.#objects.delete(handle);
+    if (object?.staging) this.#free(object.handle);
+    if (!(object instanceof GPUBuffer)) return;
+    this.#counters.buffers -= 1;
+    this.#counters.buffer_bytes -= object.size;
+    object.destroy();
   }
 
   #keep(object) {

@@ -38,6 +38,7 @@ class JsDevice:
     def __init__(self, js: Any) -> None:
         self._js = js
         self._calls = 0
+        self._peak_bytes = 0  # of files that Python read, see Pump
         self._results: dict[int, tuple[bytearray, int]] = {}  # by readback: memory for its rows, bytes of one row
         self._readback_of: dict[int, int] = {}  # by program
         described = json.loads(js.describe())
@@ -48,7 +49,8 @@ class JsDevice:
 
     @property
     def counters(self) -> Counters:
-        return Counters(**json.loads(self._js.counters()), calls=self._calls)
+        counters = Counters(**json.loads(self._js.counters()), calls=self._calls)
+        return replace(counters, peak_bytes_in_flight=max(counters.peak_bytes_in_flight, self._peak_bytes))
 
     def create_buffer(self, size: int, *, uniform: bool = False, label: str = "") -> int:
         return self._call("createBuffer", size, uniform, label)
@@ -100,7 +102,7 @@ class JsDevice:
 
     async def upload(self, source: Any, segments: Sequence[Segment], progress: Any, cancel: Any) -> dict[str, bytes]:
         if getattr(source, "js", None) is None:
-            return await Pump(self.write_buffer, self._drain).run(source, segments, progress, cancel)
+            return await self._upload_from_python(source, segments, progress, cancel)
         plan = json.dumps({
             "ranges": ranges_of(segments),
             "segments": [(s.offset, s.length, s.buffer or 0, s.name) for s in segments],
@@ -120,6 +122,13 @@ class JsDevice:
             self._call("abortUpload")
             forget()
             on_progress.destroy()
+
+    async def _upload_from_python(self, source: Any, segments: Sequence[Segment], progress: Any, cancel: Any):
+        pump = Pump(self.write_buffer, self._drain)
+        try:
+            return await pump.run(source, segments, progress, cancel)
+        finally:
+            self._peak_bytes = max(self._peak_bytes, pump.peak_bytes)
 
     def destroy(self) -> None:
         self._call("destroy")

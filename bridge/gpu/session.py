@@ -50,6 +50,8 @@ class GpuSession:
         self._pipelines: dict[Pipeline, Any] = {}
         self._programs: dict[tuple[int, int], Any] = {}
         self._bind_groups: list[Any] = []
+        self._params: Any = None
+        self._readback: Any = None
         self._preparation: asyncio.Task | None = None
         self._layout: BatchLayout | None = None
         self._closed = False

@@ -66,6 +66,19 @@ def test_a_model_agrees_with_the_reference(page_device, kv_type, tolerance):
     assert seen[-1] == (len(tensors.data), len(tensors.data))
 
 
+def test_a_source_that_python_reads_works_too(page_device):
+    graph, tensors = tiny_model()
+
+    async def load():
+        session = await open_session(page_device, graph, tensors, source=tensors.source)
+        got = np.array(await session.evaluate([3], 0, [0]))
+        await session.close()
+        return got
+
+    assert_close(asyncio.run(load()), asyncio.run(reference_of(graph, tensors).evaluate([3], 0, [0])), 2e-5)
+    assert page_device.counters.peak_bytes_in_flight >= len(tensors.data) - 64
+
+
 def test_a_token_in_steady_state_costs_four_calls_one_submit_and_one_map(page_device):
     graph, tensors = tiny_model()
 
