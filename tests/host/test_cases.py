@@ -98,7 +98,7 @@ def test_cases_126_and_127_no_text_and_a_cancel_while_generating():
         id = page.send("createCompletion", "x", {})
         assert (await page.answer(id))["value"] == ""
         assert [payload["timeToFirstTokenMs"] for event, payload in page.events(id) if event == "usage"] == [None]
-        page = await Page(ScriptedModel(["one", 0.05, "two"]), direct=True).loaded()
+        page = await Page(ScriptedModel(["one", 0.3, "two"]), direct=True).loaded()
         id = page.send("createCompletion", "x", {})
         await asyncio.sleep(0.02)
         page.send("cancel")
@@ -127,7 +127,7 @@ def test_case_166_the_same_address_again_frees_the_model_before_it_is_fetched():
 
 def test_case_169_a_refused_release_keeps_the_model_and_fetches_nothing():
     async def scenario():
-        page = await Page(ScriptedModel(["one", 0.05, "two"])).loaded()
+        page = await Page(ScriptedModel(["one", 0.3, "two"])).loaded()
         running = page.send("createCompletion", "x", {})
         await asyncio.sleep(0.01)
         refused = await page.call("loadModelFromUrl", "https://e.test/n", {"nCtx": 7})

@@ -271,7 +271,7 @@ def test_cancel_while_idle_does_not_touch_the_next_call():
 
 def test_cancel_ends_a_generation_with_what_there_is_and_its_usage():
     async def scenario():
-        page = await Page(ScriptedModel(["one", 0.05, "two"])).loaded()
+        page = await Page(ScriptedModel(["one", 0.3, "two"])).loaded()
         id = page.send("createCompletion", "x", {})
         await asyncio.sleep(0.02)
         page.send("cancel")
@@ -284,7 +284,7 @@ def test_cancel_ends_a_generation_with_what_there_is_and_its_usage():
 
 def test_a_second_generation_is_refused_and_so_is_a_load_meanwhile():
     async def scenario():
-        model = ScriptedModel(["one", 0.05, "two"])
+        model = ScriptedModel(["one", 0.3, "two"])
         page = await Page(model).loaded()
         first = page.send("createCompletion", "x", {})
         await asyncio.sleep(0.01)
@@ -394,7 +394,7 @@ def test_calls_this_build_cannot_serve_name_what_is_missing():
 
 def test_dispose_ends_what_runs_and_frees_model_and_device():
     async def scenario():
-        model = ScriptedModel(["one", 0.05, "two"])
+        model = ScriptedModel(["one", 0.3, "two"])
         page = await Page(model).loaded()
         running = page.send("createCompletion", "x", {})
         await asyncio.sleep(0.01)
