@@ -126,7 +126,8 @@ class WasmtimeHost:
         await asyncio.sleep(0)
         self.write(job.params * UNIT, params)
         self.counters.runs += 1
-        self._call("run", job.program, job.n_ops, job.params, job.scratch, job.scratch_units, n_threads)
+        if self._call("run", job.program, job.n_ops, job.params, job.scratch, job.scratch_units, n_threads):
+            raise DeviceError("a thread of the CPU backend failed")
         if not n_rows:
             return None
         if job.row_stride == job.row_nbytes or n_rows == 1:
@@ -182,7 +183,11 @@ class WasmtimeHost:
         exports = wasmtime.Instance(store, self._module, [self._memory]).exports(store)
         exports["__stack_pointer"].set_value(store, first_free_byte(number + 1))
         job = 0
-        while True:
-            job = exports["serve"](store, number, job)
-            if job & 255 == 0:
-                return
+        try:
+            while True:
+                job = exports["serve"](store, number, job)
+                if job & 255 == 0:
+                    return
+        except wasmtime.Trap:
+            exports["abandon"](store)  # or the others would wait for this thread for ever
+            raise
