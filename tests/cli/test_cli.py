@@ -359,7 +359,6 @@ def test_bad_usage_is_one_line_and_status_2(bridge, model, argv):
             "3 tokens.* 2 tokens",
         ),
         (["generate", "MODEL", "-p", "", "--backend", "reference"], "prompt is empty"),
-        (["generate", "MODEL", "-p", "a", "--backend", "simd"], "simd"),
         (["generate", "MODEL", "-p", "a", "--min-p", "2"], "min_p must be a number from 0 to 1; got 2.0"),
         (["generate", "MODEL", "-p", "a", "--temp", "nan"], "temp must be a finite number"),
         (["generate", "MODEL", "-p", "a", "--presence-penalty", "1e39"], "presence_penalty must be a finite"),
