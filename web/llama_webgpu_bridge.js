@@ -5,6 +5,7 @@
  * and answers back. `<script type="module">` is enough: it sets `window.LlamaWebGpuBridge`.
  */
 
+import { checkHandle, copiedBytes, requestedCapacity, snapshotOfInput, sourceMessage } from './bridge/arguments.js';
 import { completionRequestOptions } from './bridge/completion_options.js';
 import { describe } from './bridge/describe.js';
 import { openDirectPort } from './bridge/direct_port.js';
@@ -373,46 +374,6 @@ export class LlamaWebGpuBridge {
     } catch (error) {
       this.#log.error(`llamadart: ${name} threw`, error);
     }
-  }
-}
-
-/** A capacity greater than zero, truncated; undefined asks for the context size of the moment. Coerced just once. */
-function requestedCapacity(tokenCapacity) {
-  try {
-    const capacity = Number(tokenCapacity);
-    return capacity > 0 ? Math.trunc(capacity) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** A private copy, so that the caller's buffer is never detached; what holds no bytes counts as empty. */
-function copiedBytes(source) {
-  if (source instanceof ArrayBuffer) return new Uint8Array(source.slice(0));
-  if (ArrayBuffer.isView(source)) return new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice();
-  return Uint8Array.from(source ?? []);
-}
-
-function sourceMessage(name, source, options) {
-  if (typeof source === 'string') return () => ({ args: [modelSource(source), options] });
-  if (!(source instanceof ArrayBuffer || ArrayBuffer.isView(source))) {
-    throw new TypeError(`${name} source must be a URL string, an ArrayBuffer or a typed array`);
-  }
-  const kept = copiedBytes(source);
-  return () => {
-    const copy = kept.slice();
-    return { args: [copy, options], transfer: [copy.buffer] };
-  };
-}
-
-/** The list and its descriptors as they are at the call; buffers stay the caller's. */
-function snapshotOfInput(input) {
-  return Array.isArray(input) ? input.map((part) => (part && typeof part === 'object' ? { ...part } : part)) : input;
-}
-
-function checkHandle(handle) {
-  if (!Number.isInteger(handle) || handle < 1) {
-    throw new TypeError(`handle must be a positive integer, got ${describe(handle)}`);
   }
 }
 
