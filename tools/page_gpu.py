@@ -62,9 +62,9 @@ window.ready = true;
 class JsException(Exception):
     """An error thrown in the page."""
 
-    def __init__(self, name: str, message: str) -> None:
+    def __init__(self, name: str, message: str, code: str | None = None) -> None:
         super().__init__(message)
-        self.name, self.message = name, message
+        self.name, self.message, self.code = name, message, code
 
 
 class PageBytes:
@@ -124,8 +124,11 @@ class Page:
 
     async def call(self, method: str, values: tuple[Any, ...]) -> Any:
         """What the device's method returns; raises JsException for what it throws."""
-        answer = await self._page.evaluate("([method, values]) => window.call(method, values)",
-                                           [method, [_encoded(value) for value in values]])
+        return await self.answer("([method, values]) => window.call(method, values)", method, values)
+
+    async def answer(self, script: str, method: str, values: tuple[Any, ...]) -> Any:
+        """What ``script`` gives for a method and values, as the page writes results and errors."""
+        answer = await self._page.evaluate(script, [method, [_encoded(value) for value in values]])
         if "error" in answer:
             raise JsException(**answer["error"])
         for proxy in values:
@@ -177,13 +180,18 @@ def _decoded(value: Any) -> Any:
     return [_decoded(item) for item in value] if isinstance(value, list) else value
 
 
-@contextmanager
-def open_page_device() -> Iterator[Any]:
-    """A ``bridge.gpu.js_device.JsDevice`` on the WebGPU of a headless Chromium, which is closed at the end."""
+def stand_in_for_pyodide() -> None:
+    """Make ``pyodide.ffi`` importable, with what the modules that drive JavaScript take from it."""
     if "pyodide" not in sys.modules:
         ffi = ModuleType("pyodide.ffi")
         ffi.JsException, ffi.create_proxy, ffi.to_js = JsException, _Proxy, lambda value: value
         sys.modules["pyodide"], sys.modules["pyodide.ffi"] = ModuleType("pyodide"), ffi
+
+
+@contextmanager
+def open_page_device() -> Iterator[Any]:
+    """A ``bridge.gpu.js_device.JsDevice`` on the WebGPU of a headless Chromium, which is closed at the end."""
+    stand_in_for_pyodide()
     from bridge.gpu.js_device import JsDevice
 
     page = Page()

@@ -34,7 +34,7 @@ export class SimdHostError extends Error {
  * @param {string} options  JSON of
  * @param {number | null} pool  threads to have, at most one per core (null: one per core, at most 8); without cross-origin
  *   isolation there is but the caller's own
- * @param {boolean} [memory64]  false: never more than 4 GiB
+ * @param {boolean | 'always'} [memory64]  false: never more than 4 GiB; 'always' takes 64-bit addresses for less, too
  * @param {string} [base]  folder of the .wasm files
  * @returns {Promise<SimdHost>}
  */
@@ -43,7 +43,7 @@ export async function openHost(options) {
   const isolated = globalThis.crossOriginIsolated === true && typeof SharedArrayBuffer === 'function';
   const cores = navigator.hardwareConcurrency || UNKNOWN_CORES;
   const threads = isolated ? Math.min(pool ?? DEFAULT_POOL, cores) : 1;
-  const host = new SimdHost({ threads, isolated, memory64: memory64 && isolated, base });
+  const host = new SimdHost({ threads, isolated, memory64: isolated && memory64, base });
   await host.open();
   return host;
 }
@@ -52,6 +52,7 @@ class SimdHost {
   #threads;
   #isolated;
   #allows64;
+  #always64;
   #base;
   #onPage = typeof document !== 'undefined';
   #modules = new Map(); // name -> promise of a WebAssembly.Module
@@ -69,12 +70,13 @@ class SimdHost {
   constructor({ threads, isolated, memory64, base }) {
     this.#threads = threads;
     this.#isolated = isolated;
-    this.#allows64 = memory64 && supportsMemory64();
+    this.#allows64 = Boolean(memory64) && supportsMemory64();
+    this.#always64 = this.#allows64 && memory64 === 'always';
     this.#base = base;
   }
 
   async open() {
-    await this.#start(32);
+    await this.#start(this.#always64 ? 64 : 32);
   }
 
   /** What Python needs to know, as JSON. */
@@ -96,7 +98,7 @@ class SimdHost {
   /** Makes the memory at least that large; it may be the last model's, with what that left in it. */
   async reserve(nbytes) {
     this.#throwIfFailed();
-    const bits = nbytes > MAX_BYTES_32 ? 64 : 32;
+    const bits = this.#always64 || nbytes > MAX_BYTES_32 ? 64 : 32;
     const held = this.#memory?.buffer.byteLength ?? 0;
     const spare = held > SPARE_BYTES && held > SPARE_FACTOR * nbytes;
     if (!this.#memory || bits !== this.#bits || spare) await this.#start(bits);
