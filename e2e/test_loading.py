@@ -133,10 +133,12 @@ def test_servers_without_ranges_broken_transfers_and_relative_addresses(bridge, 
     assert bridge.complete("Hello").result == expected
 
 
-def test_a_file_that_changes_during_the_load_is_refused(bridge, site):
-    changed = Fault(LLAMA, drop_after=150_000, bytes_per_second=2_000_000, changed_body=LLAMA.read_bytes()[::-1])
-    failed = bridge.load(site.fault("changed.gguf", changed))
-    assert failed.message.startswith("Failed to fetch model shard: ") and "changed" in failed.message
+def test_a_file_that_changes_during_the_load_is_fetched_anew_and_never_mixed(bridge, site):
+    changed = Fault(LLAMA, drop_after=150_000, bytes_per_second=2_000_000, changed_body=QWEN)
+    assert bridge.load(site.fault("changed.gguf", changed)).result == 1
+    assert "model_file_changed_restarted" in bridge.metadata("runtime_notes")
+    assert bridge.get("getModelMetadata()")["general.architecture"] == "qwen3"
+    assert works(bridge)
     bridge.expect_network_error("ERR_CONTENT_LENGTH_MISMATCH")
 
 

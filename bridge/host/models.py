@@ -21,6 +21,8 @@ PROGRESS_S = 0.1
 """How often the bytes received are looked at, also while the header is read, before any weight is."""
 CACHE_SUSPECTS = (FormatError, ModelError, SourceError)
 """Failures of a load that may be those of a cache entry which was cut off, altered, or never a model."""
+FILE_CHANGED = "FILE_CHANGED"
+"""The code of a transfer whose file became another one before it was complete."""
 NOT_LOADED = "No model loaded. Call loadModelFromUrl first."
 
 Progress = Callable[[Mapping[str, int]], None]
@@ -64,8 +66,9 @@ class ModelSlot:
         options = {**options, "cacheName": cache_name(options, self._config)}
         try:
             model, facts = await self._load_files(urls, request, options, progress, cancel)
-        except _CachedFilesUnusable:
-            model, facts = await self._load_files(urls, request, {**options, "force": True}, progress, cancel)
+        except _StartAgain:
+            options = {**options, "force": True}
+            model, facts = await self._load_files(urls, request, options, progress, cancel, is_last=True)
         self.loaded, self.n_ctx = Loaded(model, request, facts), model.n_ctx
         if model.backend_name != "simd":
             self._engine.drop_cpu()
@@ -73,10 +76,10 @@ class ModelSlot:
             self._notes.add("gpu_layers_whole_model", request.gpu_layers)
 
     async def _load_files(self, urls: Sequence[str], request: LoadRequest, options: Mapping[str, Any], progress: Progress,
-                          cancel: CancelToken) -> tuple[Model, Mapping[str, Any]]:
+                          cancel: CancelToken, is_last: bool = False) -> tuple[Model, Mapping[str, Any]]:
         """The model and where its bytes came from. Files are kept in the cache when the model is there, not before.
 
-        Raises _CachedFilesUnusable after dropping what the cache had, where that was no good.
+        Raises _StartAgain, unless this try ``is_last``, where another one may succeed.
         """
         source = await self._engine.open_source(urls, options, cancel)
         report = PercentProgress(progress, source.shards)
@@ -90,14 +93,23 @@ class ModelSlot:
         except BridgeError as error:
             cancel.check()  # whatever broke when the transfer was cut off
             self.note_failure(error)
-            if isinstance(error, CACHE_SUSPECTS) and source.facts["anyFromCache"]:
-                await source.discard()
-                self._notes.add("model_cache_entry_dropped")
-                raise _CachedFilesUnusable from error
+            if not is_last and await self._may_start_again(source, error):
+                raise _StartAgain from error
             raise load_error(error) from error
         finally:
             self._notes.extend(source.facts["notes"])
             source.close()
+
+    async def _may_start_again(self, source: Any, error: BridgeError) -> bool:
+        """Whether the fault was a file that changed on the way, or the cache's, which is then emptied of the model."""
+        if source.facts["anyFromCache"] and isinstance(error, CACHE_SUSPECTS):
+            await source.discard()
+            self._notes.add("model_cache_entry_dropped")
+            return True
+        if error.code == FILE_CHANGED:
+            self._notes.add("model_file_changed_restarted")
+            return True
+        return False
 
     async def estimate(self, source: Any, options: Mapping[str, Any], cancel: CancelToken) -> dict[str, Any]:
         """What a load would take, from the header alone; the loaded model has no part in it."""
@@ -142,8 +154,8 @@ class ModelSlot:
             self._notes.add("previous_model_released")
 
 
-class _CachedFilesUnusable(Exception):
-    """What the cache had of a model is no model; it is dropped by now."""
+class _StartAgain(Exception):
+    """The load failed for a reason that is gone by now: fetch everything anew."""
 
 
 class PercentProgress:

@@ -229,6 +229,22 @@ def test_a_cache_entry_that_is_no_good_is_dropped_and_fetched_once_more(failure)
     run(scenario())
 
 
+def test_a_file_that_changes_on_the_way_is_fetched_anew_once():
+    async def scenario():
+        changed = SourceError("Failed to fetch model shard: the file changed identity since it was opened")
+        changed.code = "FILE_CHANGED"
+        page = Page(changed, ScriptedModel(), changed, changed)
+        answer = await page.call("loadModelFromUrl", "https://e.test/m", {})
+        assert answer["value"] == 1
+        assert "model_file_changed_restarted" in notes(answer)
+        assert page.engine.source_options[1]["force"] is True
+        answer = await page.call("loadModelFromUrl", "https://e.test/m", {})
+        assert (answer["message"], answer["code"]) == (str(changed), "FILE_CHANGED")
+        assert len(page.engine.sources) == 4
+
+    run(scenario())
+
+
 def test_a_cancelled_load_stops_and_leaves_no_model():
     async def scenario():
         page = Page(ScriptedModel(), ScriptedModel())

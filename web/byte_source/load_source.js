@@ -218,8 +218,10 @@ class LoadSource {
       const { transient, retryAfterMs } = statusError(response);
       const whole = ' (the server sent the whole entity: the file changed identity, or it does not honour Range)';
       const why = response.status === 200 ? whole : '';
+      const now = this.#validator && response.headers.get(this.#validator.header)?.trim();
+      const isOther = response.status === 200 && this.#validator && now && now !== this.#validator.value;
       throw new ByteSourceError(
-        'RANGE_NOT_HONOURED',
+        isOther ? 'FILE_CHANGED' : 'RANGE_NOT_HONOURED',
         `Range resume not honored for model shard: ${statusLine(response)}${why}`,
         { status: response.status, transient, retryAfterMs },
       );
