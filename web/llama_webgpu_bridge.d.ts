@@ -213,7 +213,12 @@ export interface CompletionOptions {
   speculativeDecoding?: SpeculativeDecodingOptions | null;
   onUsage?: (usage: CompletionUsage) => void;
   /** `currentText` is null only on the page's own thread with `emitCurrentTextOnToken: false`. */
-  onToken?: (piece: Uint8Array | string, currentText: string | null) => void;
+  onToken?: (piece: Uint8Array | string, currentText: string | null, details?: TokenDetail[]) => void;
+  /**
+   * Beyond the documented API: 1 to 100 gives onToken the tokens since its last call, each with its score and those of so
+   * many of the most probable ones; 0 (off) by default.
+   */
+  nProbs?: number;
   /** Beyond the documented API: texts at which the answer ends, without them. */
   stop?: string | string[] | null;
   /** Beyond the documented API: what is added to the logits of tokens, by token id; -Infinity rules one out. */
@@ -269,6 +274,11 @@ export interface ScoredToken {
   token: number;
   bytes: Uint8Array;
   logprob: number;
+}
+
+/** Beyond the documented API: a generated token. */
+export interface TokenDetail extends ScoredToken {
+  top: ScoredToken[];
 }
 
 export interface NextTokenScores {

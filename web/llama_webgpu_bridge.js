@@ -16,7 +16,7 @@ import { METHOD_RULES } from './bridge/operations.js';
 import { PageCache } from './bridge/page_cache.js';
 import { absoluteUrl, modelSource } from './bridge/page_urls.js';
 import { Runtimes } from './bridge/runtimes.js';
-import { scoreRequestOptions, scoresFromAnswer } from './bridge/scoring.js';
+import { scoreRequestOptions, scoresFromAnswer, tokenDetails } from './bridge/scoring.js';
 import { Snapshot } from './bridge/snapshot.js';
 import { STRATEGIES } from './bridge/speculative_options.js';
 import { enableBridgeWorkerHost } from './bridge/worker_host.js';
@@ -120,8 +120,10 @@ export class LlamaWebGpuBridge {
   async createCompletion(prompt, options = {}) {
     const given = options ?? {};
     const sent = completionRequestOptions(given, absoluteUrl);
-    const onToken = ({ pieceText, piece, currentText }) =>
-      given.onToken(typeof pieceText === 'string' ? pieceText : Uint8Array.from(piece ?? []), currentText ?? '');
+    const onToken = ({ pieceText, piece, currentText = '', details }) => {
+      const more = details ? [tokenDetails(details)] : [];
+      given.onToken(typeof pieceText === 'string' ? pieceText : Uint8Array.from(piece ?? []), currentText, ...more);
+    };
     return this.#enqueue('createCompletion', [String(prompt), sent], {
       signal: given.signal,
       onEvent: (event, payload) => {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from bridge.host.engine import Engine
 from bridge.host.options import CompletionRequest
 from bridge.host.token_events import TokenEvents
 from bridge.runtime import CancelToken, Model, Usage
+from bridge.runtime.logprobs import TokenScore
 
 PostEvent = Callable[[str, Mapping[str, Any]], None]
 
@@ -37,7 +39,7 @@ async def complete(model: Model, engine: Engine, prompt: str, request: Completio
         tokens = model.tokenizer.encode(prompt, add_special=True, parse_special=True)
         async for piece in model.generate(tokens, request.generate, cancel=cancel, on_prefill=prefilled):
             n_tokens += 1
-            events.push(piece.text, piece.pending)
+            events.push(piece.text, piece.pending, piece.scores and token_detail(*piece.scores))
             if n_tokens % TOKENS_PER_YIELD == 0:
                 await asyncio.sleep(0)
     except BridgeError as error:
@@ -48,6 +50,15 @@ async def complete(model: Model, engine: Engine, prompt: str, request: Completio
         events.close()
     post_event("usage", usage_for_page(model.last_usage))
     return events.text
+
+
+def token_detail(own: TokenScore, top: list[TokenScore]) -> dict[str, Any]:
+    """What ``nProbs`` tells of one generated token. Bytes as numbers: a detail is part of an event, which has no buffers."""
+    return {**_score(own), "top": [_score(score) for score in top]}
+
+
+def _score(score: TokenScore) -> dict[str, Any]:
+    return {"token": score.token, "bytes": list(score.text), "logprob": score.logprob if math.isfinite(score.logprob) else None}
 
 
 def usage_for_page(usage: Usage) -> dict[str, Any]:

@@ -20,6 +20,7 @@ KV_TYPES = {1: "f16", 2: "q4_0", 8: "q8_0"}
 DEFAULT_N_PREDICT = 256
 SAMPLING = {"temp": "temp", "topK": "top_k", "topP": "top_p", "penalty": "penalty"}
 """Options that are used when they are finite numbers and otherwise left at their defaults."""
+MAX_N_PROBS = 100
 NOT_APPLIED = ("thinkingBudget", "speculativeDecoding", "grammar")
 
 
@@ -106,7 +107,8 @@ def completion_request(options: Mapping[str, Any], direct: bool) -> CompletionRe
     sampling["min_p"] = options.get("minP") or 0.0
     sampling["presence_penalty"] = options.get("presencePenalty") or 0.0
     n_predict = positive_integer(options.get("nPredict")) or DEFAULT_N_PREDICT
-    generate = GenerateOptions(n_predict, SamplingOptions(**sampling), stop=_stop_strings(options.get("stop")))
+    generate = GenerateOptions(n_predict, SamplingOptions(**sampling), stop=_stop_strings(options.get("stop")),
+                               n_probs=min(positive_integer(options.get("nProbs")) or 0, MAX_N_PROBS))
     return CompletionRequest(generate, TokenEventOptions.from_page(options, direct), notes)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from bridge.errors import BridgeError, Cancelled, InputError
 from bridge.host.js_numbers import finite
 from bridge.runtime import CancelToken, Model
-from bridge.runtime.scoring import TokenScore, score_next_token
+from bridge.runtime.logprobs import TokenScore
+from bridge.runtime.scoring import score_next_token
 
 
 async def scores_for_page(model: Model, prompt: Any, options: Mapping[str, Any], cancel: CancelToken) -> dict[str, Any]:
@@ -29,13 +30,13 @@ async def scores_for_page(model: Model, prompt: Any, options: Mapping[str, Any],
         failure.code = error.code
         raise failure from error
     return {
-        "candidates": [_for_page(score) for score in scores.candidates],
-        "top": [_for_page(score) for score in scores.top],
+        "candidates": [score_for_page(score) for score in scores.candidates],
+        "top": [score_for_page(score) for score in scores.top],
         "promptTokens": scores.prompt_tokens,
     }
 
 
-def _for_page(score: TokenScore) -> dict[str, Any]:
+def score_for_page(score: TokenScore) -> dict[str, Any]:
     return {"token": score.token, "bytes": score.text, "logprob": score.logprob if math.isfinite(score.logprob) else None}
 
 

@@ -48,12 +48,16 @@ class TokenEvents:
         self.text = ""
         self._pending = ""
         self._gathered: list[str] = []
+        self._details: list[Any] = []
         self._n_chars = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def push(self, piece: str, pending: str = "") -> None:
-        """``pending`` follows the text and may still change: it shows in the current text only."""
+    def push(self, piece: str, pending: str = "", detail: Any = None) -> None:
+        """``pending`` follows the text and may still change: it shows in the current text only. ``detail`` goes with the
+        next event, also where its token completes no text."""
         self._pending = pending
+        if detail is not None:
+            self._details.append(detail)
         if not piece:
             return
         self.text += piece
@@ -78,7 +82,9 @@ class TokenEvents:
         self._gathered.clear()
         self._n_chars = 0
         current = {"full": self.text + self._pending, "none": "", "null": None}[self._options.current_text]
-        event = {"pieceText": piece} if self._options.as_text else {"piece": list(piece.encode())}
+        event: dict[str, Any] = {"pieceText": piece} if self._options.as_text else {"piece": list(piece.encode())}
+        if self._details:
+            event["details"], self._details = self._details, []
         self._post({**event, "currentText": current})
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridge.runtime.cancel import CancelToken
+from bridge.runtime.logprobs import TokenScore, score_tokens
 from bridge.runtime.stop_strings import StopStrings
 from bridge.sampling import Sampler, SamplingOptions
 from bridge.tokenizer import StreamDetokenizer
@@ -24,24 +25,27 @@ NOTE_CONTEXT_LIMIT = "generation_stopped_context_limit"
 @dataclass(frozen=True)
 class GenerateOptions:
     """``n_predict``: most tokens to generate; ``ignore_eos``: keep going after an end-of-generation token; ``stop``: texts
-    at which the generation ends, without them."""
+    at which the generation ends, without them; ``n_probs``: score each token and so many of the most probable ones."""
 
     n_predict: int = 256
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     ignore_eos: bool = False
     stop: tuple[str, ...] = ()
+    n_probs: int = 0
 
 
 @dataclass(frozen=True)
 class Piece:
     """One generated token and the stable text it completed, "" when it only begins a character.
 
-    ``pending`` is what follows the stable text and may still change.
+    ``pending`` is what follows the stable text and may still change; ``scores``, where they were asked for, are the
+    token's own and those of the most probable ones, best first.
     """
 
     token: int
     text: str
     pending: str = ""
+    scores: tuple[TokenScore, list[TokenScore]] | None = None
 
 
 @dataclass
@@ -84,12 +88,13 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
             if token in model.tokenizer.eog_ids and not options.ignore_eos:
                 usage.finish_reason = "stop"
                 break
+            scores = _scores(model, logits, token, options.n_probs)
             sampler.accept(token)
             usage.completion_tokens += 1
             text, stopped = stops.push(stream.push(token))
             if text and usage.time_to_first_token_ms is None:
                 usage.time_to_first_token_ms = _ms_since(started)
-            yield Piece(token, text, "" if stopped else stops.held + stream.pending)
+            yield Piece(token, text, "" if stopped else stops.held + stream.pending, scores)
             if stopped:
                 usage.finish_reason = "stop"
                 return
@@ -108,6 +113,13 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     finally:
         usage.duration_ms = _ms_since(started)
         usage.decode_ms = max(0.0, usage.duration_ms - usage.prompt_ms)
+
+
+def _scores(model: Model, logits: Any, token: int, n_probs: int) -> tuple[TokenScore, list[TokenScore]] | None:
+    if not n_probs:
+        return None
+    [own], top = score_tokens(model.tokenizer, logits, [token], min(n_probs, model.n_vocab))
+    return own, top
 
 
 def _ms_since(started: float) -> float:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bridge.errors import Cancelled, InputError
 from bridge.runtime.cancel import CancelToken
 from bridge.runtime.generate import Usage
+from bridge.runtime.logprobs import TokenScore, score_tokens
 
 if TYPE_CHECKING:
     from bridge.runtime.model import Model
-
-
-@dataclass(frozen=True)
-class TokenScore:
-    """``text`` is the token's text as raw bytes, perhaps part of a character; ``logprob`` is -inf for a zero probability."""
-
-    token: int
-    text: bytes
-    logprob: float
 
 
 @dataclass(frozen=True)
@@ -48,27 +38,8 @@ async def score_next_token(model: Model, prompt: Sequence[int], candidates: Sequ
     logits = await model.prefill(prompt, cancel, Usage())
     if logits is None:
         raise Cancelled("the operation was cancelled")
-    total = log_sum_exp(logits)
-
-    def scored(token: int) -> TokenScore:
-        logprob = logits[token] - total
-        return TokenScore(token, model.tokenizer.token_bytes(token, special=True),
-                          -math.inf if math.isnan(logprob) else logprob)
-
-    best = nsmallest(top_k, range(len(logits)), key=lambda token: (-_comparable(logits[token]), token)) if top_k else []
-    return NextTokenScores([scored(token) for token in candidates], [scored(token) for token in best], len(prompt))
-
-
-def log_sum_exp(logits: Any) -> float:
-    """log(sum(exp(logits))), NaN where a logit that is NaN or +inf leaves it undefined."""
-    largest = max(logits)
-    if not math.isfinite(largest):
-        return math.nan
-    return largest + math.log(math.fsum(math.exp(logit - largest) for logit in logits))
-
-
-def _comparable(logit: float) -> float:
-    return -math.inf if math.isnan(logit) else logit
+    scored, best = score_tokens(model.tokenizer, logits, candidates, top_k)
+    return NextTokenScores(scored, best, len(prompt))
 
 
 def _check(candidates: Sequence[int], top_k: int, n_vocab: int) -> None:

@@ -11,6 +11,7 @@ from bridge.gguf import open_gguf
 from bridge.host.options import completion_request
 from bridge.runtime.sources import AsyncSource
 from tests.host.scripted_engine import Page, ScriptedModel, ScriptedSource
+from tests.host.test_scoring import scripted_model
 
 LLAMA = Path(__file__).parent.parent / "data" / "models" / "llama-tied-f32.gguf"
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -40,6 +41,28 @@ def test_bad_values_are_one_sentence(options, words):
         answer = await page.call("createCompletion", "x", options)
         assert words in answer["message"]
         assert answer["code"] == "INVALID_INPUT"
+
+    run(scenario())
+
+
+def test_scores_of_generated_tokens_go_with_the_event_that_follows():
+    async def scenario():
+        model = scripted_model()
+        model._session.name = "reference"
+        page = await Page(model).loaded()
+        options = {"nPredict": 2, "temp": 0, "penalty": 1, "nProbs": 2}
+        id = page.send("createCompletion", "!", options)
+        await page.answer(id)
+        events = [payload for event, payload in page.events(id) if event == "token"]
+        tokens = [[detail["token"] for detail in event["details"]] for event in events]
+        assert tokens == [[33], [66]], "the session doubles"
+        [detail] = events[0]["details"]
+        assert detail["bytes"] == [33]
+        assert [score["token"] for score in detail["top"]] == [33, 0]
+        assert abs(detail["logprob"] - (1 - math.log(math.e + 255))) < 1e-9
+        plain = page.send("createCompletion", "!", {"nPredict": 1})
+        await page.answer(plain)
+        assert all("details" not in payload for _, payload in page.events(plain))
 
     run(scenario())
 

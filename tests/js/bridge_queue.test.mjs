@@ -224,6 +224,30 @@ test('token pieces: bytes or text, and a current text that is always a string fr
   assert.deepEqual(seen, [[new Uint8Array([195, 169]), ''], ['é', 'éé']]);
 });
 
+test('on the page’s thread the current text is null when it is switched off', async () => {
+  const { bridge, direct } = bridgeWithFakes({ disableWorker: true });
+  const seen = [];
+  const call = bridge.createCompletion('x', { emitCurrentTextOnToken: false, onToken: (...token) => seen.push(token) });
+  await settled();
+  direct[0].event(1, 'token', { pieceText: 'a', currentText: null });
+  direct[0].result(1, 'a');
+  await call;
+  assert.deepEqual(seen, [['a', null]]);
+});
+
+test('details of tokens reach onToken as the page reads scores', async () => {
+  const { bridge } = bridgeWithFakes();
+  const seen = [];
+  const call = bridge.createCompletion('x', { nProbs: 1, onToken: (...token) => seen.push(token[2]) });
+  await settled();
+  const score = { token: 5, bytes: [97], logprob: null };
+  FakeWorker.last.event(1, 'token', { pieceText: 'a', details: [{ ...score, top: [{ ...score, logprob: -1 }] }] });
+  FakeWorker.last.result(1, 'a');
+  await call;
+  const bytes = Uint8Array.of(97);
+  assert.deepEqual(seen, [[{ token: 5, bytes, logprob: -Infinity, top: [{ token: 5, bytes, logprob: -1 }] }]]);
+});
+
 test('load progress reaches its callback', async () => {
   const { bridge } = bridgeWithFakes();
   const seen = [];

@@ -8,7 +8,8 @@ import pytest
 
 from bridge.errors import Cancelled, ContextOverflow, InputError
 from bridge.runtime import CancelToken, Model
-from bridge.runtime.scoring import log_sum_exp, score_next_token
+from bridge.runtime.logprobs import log_sum_exp
+from bridge.runtime.scoring import score_next_token
 from tests.runtime.scripted import ByteTokenizer, ScriptedSession
 
 

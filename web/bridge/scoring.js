@@ -18,13 +18,17 @@ export function scoreRequestOptions(prompt, options) {
 /** What the page gets: bytes as Uint8Array, and -Infinity where JSON has no number. */
 export function scoresFromAnswer(answer) {
   if (answer === null || typeof answer !== 'object') return answer;
-  const scores = (list) =>
-    Array.from(list ?? [], ({ token, bytes, logprob }) => ({
-      token,
-      bytes: Uint8Array.from(bytes ?? []),
-      logprob: logprob ?? -Infinity,
-    }));
+  const scores = (list) => Array.from(list ?? [], scoreFromAnswer);
   return { candidates: scores(answer.candidates), top: scores(answer.top), promptTokens: answer.promptTokens };
+}
+
+/** What onToken gets of the tokens of an event. @param {object[]} details */
+export function tokenDetails(details) {
+  return details.map((detail) => ({ ...scoreFromAnswer(detail), top: Array.from(detail.top ?? [], scoreFromAnswer) }));
+}
+
+function scoreFromAnswer({ token, bytes, logprob }) {
+  return { token, bytes: Uint8Array.from(bytes ?? []), logprob: logprob ?? -Infinity };
 }
 
 function integerList(candidates) {
