@@ -15,6 +15,7 @@ with atheris.instrument_imports(include=["bridge.gguf", "bridge.quants", "bridge
     from bridge.errors import BridgeError
     from bridge.gguf import GGUFError, open_gguf
     from bridge.quants import decode  # noqa: F401  so that it is instrumented, too
+    from bridge.tokenizer import Tokenizer  # noqa: F401
 
 CODES = {"TRUNCATED_GGUF", "INVALID_GGUF", "GGUF_LIMIT_EXCEEDED", "UNSUPPORTED_GGUF"}
 LARGEST_ARRAY = 1 << 16  # bytes decoded per tensor
@@ -43,14 +44,17 @@ def look_into(data: bytes) -> None:
 
 
 def write_seeds(corpus: Path) -> None:
-    """Small good files and the forged ones of the tests."""
+    """Small good files, two of them with a tokenizer, and the forged ones of the tests."""
+    from bridge.gguf_writer import write_gguf
     from tests.gguf.forge import small_model
+    from tests.gguf.split_model import metadata_of
     from tests.gguf.test_hostile import HOSTILE
 
     corpus.mkdir(parents=True, exist_ok=True)
     models = Path(__file__).resolve().parent.parent / "tests" / "data" / "models"
     for name in ("llama-untied-f16.gguf", "gemma3-q4_0.gguf"):
-        (corpus / name).write_bytes((models / name).read_bytes())
+        with open_gguf(models / name) as file:
+            write_gguf(corpus / name, metadata_of(file))
     (corpus / "small").write_bytes(small_model())
     for i, (data, *_) in enumerate(HOSTILE.values()):
         (corpus / f"forged-{i}").write_bytes(data)

@@ -30,7 +30,7 @@ def write_shards(source, folder: Path, per_shard: list[int], stem: str = "model"
         assert sum(per_shard) == len(names)
         paths = []
         for i, n in enumerate(per_shard):
-            keys = (_metadata(file) if i == 0 else {}) | split_keys(i, len(per_shard), sum(per_shard))
+            keys = (metadata_of(file) if i == 0 else {}) | split_keys(i, len(per_shard), sum(per_shard))
             tensors = [_tensor(file, name) for name in names[:n]]
             names = names[n:]
             paths.append(folder / f"{stem}-{i + 1:05}-of-{len(per_shard):05}.gguf")
@@ -38,7 +38,7 @@ def write_shards(source, folder: Path, per_shard: list[int], stem: str = "model"
     return paths
 
 
-def _metadata(file: GGUFFile) -> dict:
+def metadata_of(file: GGUFFile) -> dict:
     """The metadata in the writer's terms, each value with the type it has."""
     values = {}
     for key, value in file.metadata.items():

@@ -4,10 +4,11 @@ import random
 import struct
 import tracemalloc
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
-from bridge.errors import FormatError, UnsupportedError
+from bridge.errors import BridgeError, FormatError, UnsupportedError
 from bridge.gguf import DEFAULT_LIMITS, BytesSource, GGUFError, open_gguf
 from tests.gguf.forge import array, entry, gguf, small_model, string, tensor, u32, u64, value
 
@@ -104,6 +105,32 @@ def test_hostile(name):
     assert error.needs_more_bytes == (code == "TRUNCATED_GGUF")
     assert isinstance(error, FormatError) and isinstance(error, UnsupportedError) == (code == "UNSUPPORTED_GGUF")
     assert peak < 200_000
+
+
+STRANGE_TOKENS = [["", ""], [b"\xff", b"\xc3"], ["a", "a"], [b"\0", "\ufeff"], []]
+STRANGE_MERGES = [["a b"], [""], [b"\xff \xff"], ["no-blank"], []]
+
+
+@pytest.mark.parametrize("model", ["gpt2", "llama", "bert", "t5", "rwkv", "none", "", "new"])
+def test_vocabularies_of_strange_tokens(model):
+    """They open, and keep their bytes; a tokenizer of them works or is refused."""
+    for tokens, merges in product(STRANGE_TOKENS, STRANGE_MERGES):
+        file = open_gguf(gguf([
+            entry("tokenizer.ggml.model", value("string", model)),
+            entry("tokenizer.ggml.pre", value("string", "default")),
+            entry("tokenizer.ggml.tokens", array("string", tokens)),
+            entry("tokenizer.ggml.merges", array("string", merges)),
+            entry("tokenizer.ggml.token_type", array("i32", [1, 6][: len(tokens)])),
+            entry("tokenizer.ggml.scores", array("f32", [float("nan"), float("inf")][: len(tokens)])),
+            entry("tokenizer.ggml.eos_token_id", value("u32", 2**32 - 1)),
+        ]))  # fmt: skip
+        stored = [token.encode() if isinstance(token, str) else token for token in tokens]
+        assert [token.encode("utf-8", "surrogateescape") for token in file.metadata["tokenizer.ggml.tokens"]] == stored
+        try:
+            tokenizer = file.tokenizer()
+            tokenizer.decode_bytes(tokenizer.encode(b"a \xff b"))
+        except BridgeError as error:
+            assert error.code in ("INVALID_MODEL", "UNSUPPORTED", "INVALID_INPUT")
 
 
 def test_messages_stay_short():
