@@ -151,8 +151,7 @@ def open_gguf(
             opened, header = _open_siblings(source, opened, header, limits, allow_unvalidated)
         return GGUFFile(opened, header)
     except BaseException:
-        if ours:
-            opened.close()
+        _close(ours)
         raise
 
 
@@ -202,46 +201,48 @@ def _read_header(source: ByteSource, limits: GGUFLimits, known: Mapping[int, GGU
         return finished.value
 
 
-def _source_for(source, allow_unvalidated: bool) -> tuple[ByteSource, bool]:
-    """The byte source for what the user gave, and whether it was opened here (so is ours to close on failure)."""
+def _source_for(source, allow_unvalidated: bool) -> tuple[ByteSource, list[ByteSource]]:
+    """The byte source for what the user gave, and those that were opened here, so are ours to close on failure."""
     if isinstance(source, ByteSource):
-        return source, False
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return BytesSource(source), True
-    if isinstance(source, str) and source.lower().startswith(("http://", "https://")):
-        from .http_source import HTTPSource
-
-        return HTTPSource(source, allow_unvalidated=allow_unvalidated), True
-    if isinstance(source, (str, os.PathLike)):
-        return FileSource(source), True
-    if hasattr(source, "read"):
-        return FileObjectSource(source), False
+        return source, []
     if isinstance(source, (list, tuple)):
         return _joined(source, allow_unvalidated)
-    raise InputError(
-        "open_gguf takes a path, a URL, bytes, a binary file object, or a list of these for a split model, "
-        f"got {type(source).__name__}"
-    )
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        opened: ByteSource = BytesSource(source)
+    elif isinstance(source, str) and source.lower().startswith(("http://", "https://")):
+        from .http_source import HTTPSource
+
+        opened = HTTPSource(source, allow_unvalidated=allow_unvalidated)
+    elif isinstance(source, (str, os.PathLike)):
+        opened = FileSource(source)
+    elif hasattr(source, "read"):
+        opened = FileObjectSource(source)
+    else:
+        raise InputError(
+            "open_gguf takes a path, a URL, bytes, a binary file object, or a list of these for a split model, "
+            f"got {type(source).__name__}"
+        )
+    return opened, [opened]
 
 
 def _joined(sources: Sequence[OneSource], allow_unvalidated: bool, known: Mapping[int, ByteSource] | None = None):
-    """One source over the files of a split model, and whether it is all ours; ``known`` holds those open already."""
-    if len(sources) == 1 and not known:
-        return _source_for(sources[0], allow_unvalidated)
-    parts, ours = [], []
+    """One source over the files of a split model, and those opened here; ``known`` holds others, by index."""
+    parts: list[ByteSource] = []
+    ours: list[ByteSource] = []
     for i, one in enumerate(sources):
-        if known and i in known:
-            parts.append(known[i])
-            continue
         try:
-            part, is_ours = _source_for(one, allow_unvalidated)
+            part, opened = (known[i], []) if known and i in known else _source_for(one, allow_unvalidated)
         except BridgeError as error:
-            for opened in ours:
-                opened.close()
+            _close(ours)
             raise name_shard(error, shard_label(i, len(sources)))
         parts.append(part)
-        ours += [part] if is_ours else []
-    return JoinedSource(parts), len(ours) == len(parts)
+        ours += opened
+    return parts[0] if len(parts) == 1 else JoinedSource(parts), ours
+
+
+def _close(sources: Iterable[ByteSource]) -> None:
+    for source in sources:
+        source.close()
 
 
 def _open_siblings(source, opened: ByteSource, header: GGUFHeader, limits: GGUFLimits, allow_unvalidated: bool):
@@ -253,11 +254,11 @@ def _open_siblings(source, opened: ByteSource, header: GGUFHeader, limits: GGUFL
     names, index = siblings
     if len(names) != split_count(header):
         raise GGUFError(f"the file's name says {len(names)} shards, its split.count is {split_count(header)}")
-    joined, _ = _joined(names, allow_unvalidated, {index: opened})
+    joined, ours = _joined(names, allow_unvalidated, {index: opened})
     try:
         return joined, _read_header(joined, limits, {index: header})
     except BaseException:
-        joined.close()
+        _close(ours)
         raise
 
 

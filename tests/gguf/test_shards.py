@@ -220,12 +220,16 @@ def test_a_set_that_holds_too_few_tensors():
         open_gguf([shard(number, 2, tensors_count=value("i32", 7)) for number in (0, 1)])
 
 
-def test_a_refused_set_is_closed(shards, tmp_path):
+def test_of_a_refused_set_only_what_was_opened_here_is_closed(shards, monkeypatch):
+    closed = []
+    monkeypatch.setattr(FileSource, "close", lambda self: closed.append(self))
     own = FileSource(shards[0])
     with pytest.raises(GGUFError):
         open_gguf([own, shards[0], shards[2]])
-    assert own.read(0, 4) == b"GGUF"  # the caller's source stays open
-    own.close()
+    assert len(closed) == 2 and own not in closed and own.read(0, 4) == b"GGUF"
+    with pytest.raises(SourceError, match="shard 3 of 3: cannot open 'none'"):
+        open_gguf([own, shards[1], "none"])
+    assert len(closed) == 3
 
 
 # ---------------------------------------------------------------- files glued by cat
