@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 DATA = Path(__file__).parent / "data"
 MODELS = DATA / "models"
+BUILT = Path(__file__).parents[1] / "build" / "models"
+REAL_MODELS = {"smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf", "gemma3": "gemma-3-270m-q4_k_m.gguf"}
 
 
 def golden_names() -> list[str]:
@@ -50,3 +53,16 @@ def worst_difference(logits: np.ndarray, expected: dict[str, Any]) -> float:
 def same_continuation(tokens: Sequence[int], expected: dict[str, Any]) -> bool:
     safe = expected["greedy_safe_steps"]
     return list(tokens[:safe]) == expected["greedy"][:safe]
+
+
+def real_model(name: str) -> Path:
+    """The file of a real model that set-up has fetched."""
+    path = BUILT / REAL_MODELS[name]
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there; 'make models gemma' fetches it")
+    return path
+
+
+def real_case(name: str) -> dict[str, Any]:
+    """Prompts of a real model with llama.cpp's largest logits and its greedy continuation."""
+    return json.loads((DATA / "real" / f"{name}.json").read_text())

@@ -5,16 +5,21 @@ Its calls block; they are asynchronous only in form. Errors are raised by wgpu a
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import wgpu
+# Mesa complains on stderr where a session has no runtime folder; it needs none to compute.
+os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
-from bridge.errors import DeviceError
-from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, is_software_adapter
-from bridge.gpu.upload import Pump
+import wgpu  # noqa: E402
+
+from bridge.errors import DeviceError  # noqa: E402
+from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, is_software_adapter  # noqa: E402
+from bridge.gpu.upload import Pump  # noqa: E402
 
 _BINDING_TYPES = {"uniform": "uniform", "read": "read-only-storage", "write": "storage"}
 

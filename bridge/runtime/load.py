@@ -22,6 +22,8 @@ BACKENDS = ("auto", "webgpu", "simd", "reference")
 KV_TYPES = ("f16", "f32")
 DEFAULT_N_CTX = 4096
 DEFAULT_N_UBATCH = 64
+SOFTWARE_N_UBATCH = 16
+"""On a software adapter: a batch is one submission, which a cancellation has to wait for; larger ones are no faster there."""
 MAX_N_CTX = 1 << 20
 MAX_THREADS = 1 << 20
 PRECISIONS = ("fast", "exact")
@@ -149,7 +151,9 @@ def model_fingerprint(file: AsyncGGUFFile, graph: Graph, nbytes: int | None) -> 
 
 async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, machine: Machine,
                         progress: Progress, cancel: CancelToken) -> Session:
-    common = {"n_ctx": options.n_ctx, "n_ubatch": options.n_ubatch or min(DEFAULT_N_UBATCH, options.n_ctx),
+    software = machine.device is not None and machine.device.info.is_software
+    n_ubatch = options.n_ubatch or (SOFTWARE_N_UBATCH if software else DEFAULT_N_UBATCH)
+    common = {"n_ctx": options.n_ctx, "n_ubatch": min(n_ubatch, options.n_ctx),
               "kv_type": options.kv_type}
     if machine.device is not None:
         from bridge.gpu.session import GpuSession

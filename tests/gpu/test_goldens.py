@@ -7,7 +7,7 @@ import pytest
 from bridge.gpu.wgpu_device import request_device
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
-from tests.golden import golden, golden_names, model_path, same_continuation, tolerance, worst_difference
+from tests.golden import golden, golden_names, model_path, real_case, real_model, same_continuation, tolerance, worst_difference
 
 GREEDY = SamplingOptions(temp=0.0, penalty=1.0)
 
@@ -36,3 +36,25 @@ async def _check(case):
 @pytest.mark.parametrize("name", golden_names())
 def test_webgpu_equals_llama_cpp(name):
     asyncio.run(_check(golden(name)))
+
+
+async def _real_continuation(name, n_predict):
+    case, device = real_case(name), await request_device()
+
+    async def devices():
+        return device
+
+    model = await load_model(str(real_model(name)), LoadOptions(n_ctx=64, backend="webgpu", kv_type="f32"),
+                             devices=devices)
+    prompt = case["prompts"][0]
+    try:
+        options = GenerateOptions(n_predict=n_predict, sampling=GREEDY)
+        return [piece.token async for piece in model.generate(prompt["tokens"], options)], prompt["expected"]
+    finally:
+        await model.close()
+        device.destroy()
+
+
+def test_a_real_model_gives_llama_cpps_continuation():
+    tokens, expected = asyncio.run(_real_continuation("smollm2", 12))
+    assert tokens == expected["greedy"][:12]

@@ -29,14 +29,14 @@ def test_weights_cache_and_scratch_are_what_the_device_holds(name):
             return device
 
         before = device.counters.buffer_bytes
-        model = await load_model(MODELS / name, LoadOptions(n_ctx=256, backend="webgpu"), devices=devices)
+        model = await load_model(MODELS / name, LoadOptions(n_ctx=256, n_ubatch=64, backend="webgpu"), devices=devices)
         used = device.counters.buffer_bytes - before
         await model.close()
         device.destroy()
         return used, model
 
     used, model = asyncio.run(scenario())
-    told = estimate(name, n_ctx=256)
+    told = estimate(name, n_ctx=256, n_ubatch=64)
     assert told.cache == 256 * model.kv_row_nbytes
     assert told.file == (MODELS / name).stat().st_size
     assert told.total == pytest.approx(used, rel=0.35), "parameters, padding and tables of the formats come on top"

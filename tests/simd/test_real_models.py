@@ -7,7 +7,7 @@ import pytest
 
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
-from tests.models.test_real_models import MODELS, real_case, real_model
+from tests.golden import REAL_MODELS as MODELS, real_case, real_model
 
 GREEDY = SamplingOptions(temp=0.0, penalty=1.0)
 
