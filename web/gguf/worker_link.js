@@ -90,6 +90,7 @@ class WorkerLink {
 
   async #read({ id, call: callId, offset, length }) {
     const port = await this.#port;
+    if (!port) return; // stopped meanwhile
     const call = this.#calls.get(callId);
     try {
       const bytes = new Uint8Array(await call.read(offset, length)); // a copy: the source may keep what it gave
