@@ -1,0 +1,85 @@
+"""A grammar as numbered positions, and from each what can come next before a character is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bridge.sampling.grammar.recursion import check_left_recursion, components, left_recursive, nullable
+from bridge.sampling.grammar.rules import Call, Chars, Element, Repeat, Rule, TokenRef
+
+Return = tuple[int, int]
+"""Where to go on after a rule: a position, and how many times the repetition there has been completed."""
+
+
+class Step(NamedTuple):
+    """A rule that is entered; ``back`` is None where nothing is left to do after it (a tail call)."""
+
+    rule: int
+    back: Return | None
+
+
+class Entry(NamedTuple):
+    """What a rule can begin with: positions of characters or tokens, and the rules entered before there is any."""
+
+    terminals: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+class Network:
+    """``elements[position]`` is what stands there, None at the end of an alternative; the next one is position + 1.
+
+    ``nullable`` tells of each rule whether it can match nothing. ``order`` gives each rule a number that never falls from a
+    rule to one it enters at once; rules of the same number enter each other, by tail calls only.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        check_left_recursion(rules)
+        self.nullable = nullable(rules)
+        self.elements: list[Element | None] = []
+        starts: list[list[int]] = []
+        for rule in rules:
+            starts.append([])
+            for alternative in rule.alternatives:
+                starts[-1].append(len(self.elements))
+                self.elements += (*alternative, None)
+        self.entries = [self._entry(positions) for positions in starts]
+        component = components([[step.rule for step in entry.steps] for entry in self.entries])
+        for rule, entry, (number, _) in zip(rules, self.entries, component, strict=True):
+            if any(step.back and component[step.rule][0] == number for step in entry.steps):
+                raise left_recursive(rule)  # each round would leave one more thing to do, without end
+        self.order = [-number for number, _ in component]
+
+    def step(self, position: int, completed: int = 0) -> tuple[Step, bool]:
+        """The rule entered at a position where a repetition has been completed so many times, and whether it may be passed."""
+        element = self.elements[position]
+        may_pass = self.nullable[element.rule]
+        if isinstance(element, Call):
+            return Step(element.rule, self._unless_tail(position + 1)), may_pass
+        may_pass = may_pass or completed >= element.least
+        return Step(element.rule, self._after_round(position, element, completed + 1)), may_pass
+
+    def _entry(self, starts: Iterable[int]) -> Entry:
+        terminals: list[int] = []
+        steps: list[Step] = []
+        for position in starts:
+            # Whoever enters a nullable rule passes it by as well, so its end is not reached without a character.
+            while (element := self.elements[position]) is not None:
+                if isinstance(element, (Chars, TokenRef)):
+                    terminals.append(position)
+                    break
+                step, may_pass = self.step(position)
+                steps.append(step)
+                if not may_pass:
+                    break
+                position += 1
+        return Entry(tuple(terminals), tuple(dict.fromkeys(steps)))
+
+    def _after_round(self, position: int, repeat: Repeat, completed: int) -> Return | None:
+        if completed == repeat.most:
+            return self._unless_tail(position + 1)
+        # Without a maximum nobody needs to know how often beyond the minimum.
+        return position, min(completed, repeat.least) if repeat.most is None else completed
+
+    def _unless_tail(self, position: int) -> Return | None:
+        return None if self.elements[position] is None else (position, 0)
