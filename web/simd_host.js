@@ -174,7 +174,20 @@ class SimdHost {
 
   /** The first of the largest of `n` numbers at `address`, or -1; see kernels/simd/select.c. */
   bestToken(address, n) {
-    return this.#guard(() => this.#exports.best_token(this.#bits === 64 ? BigInt(address) : address, n));
+    return this.#guard(() => this.#exports.best_token(this.#address(address), n));
+  }
+
+  /**
+   * The `k` largest of `n` numbers at `address`, by way of the memory at `to`: their indices, themselves, and behind them
+   * the numbers with the indices `also` (JSON). Null where they cannot be told.
+   */
+  topTokens(address, n, k, to, also) {
+    if (!this.#guard(() => this.#exports.top_tokens(this.#address(address), n, k, this.#address(to)))) return null;
+    const wanted = JSON.parse(also);
+    const found = new Uint8Array(8 * k + 4 * wanted.length);
+    found.set(this.#view(to, 8 * k));
+    wanted.forEach((index, i) => found.set(this.#view(address + 4 * index, 4), 8 * k + 4 * i));
+    return found;
   }
 
   /** The model is gone. The memory stays for the next one. */
@@ -276,7 +289,7 @@ class SimdHost {
 
   #take(staging, span, done, count) {
     const { target, step, row } = span;
-    const from = this.#bits === 64 ? BigInt(staging) : staging;
+    const from = this.#address(staging);
     this.#guard(() => {
       if (target.n_in === undefined) {
         this.#exports.widen_vector(target.layout, from, count / row, target.to, done / row);
@@ -298,6 +311,11 @@ class SimdHost {
   #failed(message) {
     this.#failure ??= message;
     return new SimdHostError(this.#failure);
+  }
+
+  /** As the kernels take it. */
+  #address(address) {
+    return this.#bits === 64 ? BigInt(address) : address;
   }
 
   #view(address, nbytes) {

@@ -22,7 +22,7 @@ from bridge.errors import InputError
 from bridge.sampling.candidate_list import CandidateList
 from bridge.sampling.mersenne import MersenneTwister
 from bridge.sampling.options import SamplingOptions, integer, number
-from bridge.sampling.vocabulary_stages import Penalties, VocabularyStage, logit_bias
+from bridge.sampling.vocabulary_stages import Penalties, SparseScores, VocabularyStage, logit_bias
 
 PENALTY_WINDOW = 64  # tokens; llama.cpp's default for penalty_last_n
 
@@ -36,10 +36,13 @@ class Sampler:
             options.penalty, options.presence_penalty, options.frequency_penalty, PENALTY_WINDOW
         )
         self.vocabulary_stages: list[VocabularyStage] = []
+        self._touched: list[Callable[[], Iterable[int]]] = []  # the tokens whose logits each of the first stages changes
         if options.logit_bias:
             self.vocabulary_stages.append(logit_bias(options.logit_bias))
+            self._touched.append(options.logit_bias.keys)
         if self._penalties.active:
             self.vocabulary_stages.append(self._penalties.apply)
+            self._touched.append(self._penalties.tokens)
         self.selection_stages = selection_stages(options)
         self._candidates = candidate_class(options)
         self.reset()
@@ -53,15 +56,44 @@ class Sampler:
     def sample(self, logits, constraint: VocabularyStage | None = None) -> int:
         """The next token for ``logits``: float32[n_vocab], any buffer or sequence of numbers; it is not accepted yet.
 
+        Logits on a device may offer ``best_token()`` and ``best_tokens(k, also)`` (see bridge.simd.js_host.Rows), so that
+        a whole vocabulary need not be copied for every token; the result is the same.
+
         ``constraint`` sees the logits of the whole vocabulary before every other stage and rules tokens out with -inf.
         Raises InputError if the logits are empty, hold NaN or +inf, or rule out every token.
         """
-        if self.options.greedy and not constraint and not self.vocabulary_stages:
-            find_best = getattr(logits, "best_token", None)  # logits on a device that looks for it itself
-            token = find_best() if find_best else None
-            if token is not None:
-                return token
+        if constraint is None and hasattr(logits, "best_tokens"):
+            if self.options.greedy and not self.vocabulary_stages:
+                token = logits.best_token()
+                if token is not None:
+                    return token
+            found = self._selected_on_device(logits)
+            if found is not None:
+                return self._draw(self._select(found))
         return self._draw(self.candidates(logits, constraint))
+
+    def _selected_on_device(self, logits) -> CandidateList | None:
+        """The best candidates, as many as top-k keeps, when a device finds them; None when it takes the whole vocabulary.
+
+        Bias and penalties change a few tokens. Of the others the k best are among the best k + "a few" there are.
+        """
+        k = 1 if self.options.greedy else self.options.top_k
+        if not k or len(self._touched) != len(self.vocabulary_stages):
+            return None
+        n_vocab = len(logits)
+        touched = sorted({token for tokens in self._touched for token in tokens() if 0 <= token < n_vocab})
+        if k + len(touched) > n_vocab:
+            return None
+        found = logits.best_tokens(k + len(touched), touched)
+        if found is None:
+            return None
+        ids, values, touched_values = found
+        scores = SparseScores(n_vocab, dict(zip(touched, touched_values)))
+        for stage in self.vocabulary_stages:
+            stage(scores)
+        pairs = [(-value, token) for token, value in zip(ids, values) if token not in scores]
+        best = sorted([*pairs, *((-value, token) for token, value in scores.items())])[:k]
+        return CandidateList.of_sorted([token for _, token in best], array("f", (-value for value, _ in best)))
 
     def pick(self, ids: Sequence[int], logits: Sequence[float]) -> int:
         """The next token among those a device has selected: best first, bias and penalties already applied."""

@@ -27,6 +27,20 @@ def logit_bias(amounts: Mapping[int, float]) -> VocabularyStage:
     return apply
 
 
+class SparseScores(dict):
+    """The logits of some tokens, for stages that look at no others; ``n_vocab`` is what they take the length for."""
+
+    def __init__(self, n_vocab: int, scores: Mapping[int, float]):
+        super().__init__(scores)
+        self._n_vocab = n_vocab
+
+    def __len__(self) -> int:
+        return self._n_vocab
+
+    def __setitem__(self, token: int, score: float) -> None:
+        super().__setitem__(token, float32(score))
+
+
 class Penalties:
     """Lower the logits of the tokens among the last ``window`` accepted ones.
 
@@ -41,6 +55,10 @@ class Penalties:
     @property
     def active(self) -> bool:
         return self.repeat != 1 or self.presence != 0 or self.frequency != 0
+
+    def tokens(self) -> set[int]:
+        """Those whose logits ``apply`` changes."""
+        return set(self._last)
 
     def accept(self, token: int) -> None:
         self._last.append(token)

@@ -21,6 +21,9 @@ STACK_BYTES = 1 << 16
 """Of each thread; the stacks follow those first bytes."""
 MAX_THREADS = 128
 
+MAX_SELECTED = 2048
+"""Most tokens that are looked for in the logits at once (kernels/simd/select.c)."""
+
 DOTS_SIGNED, DOTS_UNSIGNED, DOTS_SATURATE = range(3)
 """How the machine computes relaxed dot products of bytes (kernels/simd/blocks.h)."""
 
@@ -68,7 +71,8 @@ class Span:
 class Job:
     """A program in memory and what its runs need: units of its records, parameters and the threads' scratch memory.
 
-    The result is rows of ``row_nbytes`` bytes, ``row_stride`` bytes apart from address ``result``.
+    The result is rows of ``row_nbytes`` bytes, ``row_stride`` bytes apart from address ``result``; at address ``selected``
+    there is room for MAX_SELECTED of its numbers and their indices.
     """
 
     program: int
@@ -79,7 +83,7 @@ class Job:
     result: int
     row_nbytes: int
     row_stride: int
-    max_rows: int
+    selected: int
 
 
 @dataclass

@@ -6,6 +6,7 @@ Plans, jobs and options cross as JSON and addresses as numbers, so nothing here 
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from pyodide.ffi import JsException, create_proxy, to_js
 
 from bridge.errors import BridgeError, DeviceError, SourceError, UnsupportedError
-from bridge.simd.host import Counters, Job, Span
+from bridge.simd.host import MAX_SELECTED, Counters, Job, Span
 from bridge.simd.upload import ranges_of
 
 
@@ -128,8 +129,23 @@ class Rows:
         """The first of the largest numbers of a single row; None where that cannot be told from the numbers."""
         if self._n_rows != 1:
             return None
-        best = self._host._call("bestToken", self._job.result, self._job.row_nbytes // 4)
+        best = self._host._call("bestToken", self._job.result, len(self))
         return best if best >= 0 else None
+
+    def best_tokens(self, k: int, also: Sequence[int]) -> tuple[array, array, array] | None:
+        """The k largest numbers of a single row, largest first and equal ones by index: indices, numbers, and the numbers
+        with the indices ``also``. None where they cannot be told."""
+        if self._n_rows != 1 or k > MAX_SELECTED:
+            return None
+        job = self._job
+        found = self._host._call("topTokens", job.result, len(self), k, job.selected, json.dumps(list(also)))
+        if found is None:
+            return None
+        data = found.to_bytes()
+        return array("I", data[:4 * k]), array("f", data[4 * k:8 * k]), array("f", data[8 * k:])
+
+    def __len__(self) -> int:
+        return self._n_rows * self._job.row_nbytes // 4
 
 
 def _host_error(error: JsException) -> BridgeError:

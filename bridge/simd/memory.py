@@ -15,7 +15,7 @@ from bridge.errors import InputError
 from bridge.graph.graph import TOKENS
 from bridge.plan.plan import Plan
 from bridge.simd.formats import ROWS, Format
-from bridge.simd.host import PAGE, UNIT, first_free_byte
+from bridge.simd.host import MAX_SELECTED, PAGE, UNIT, first_free_byte
 from bridge.simd.ops import TILE, Op, Packed, Region, stride
 from bridge.simd.program import RECORD_BYTES
 
@@ -47,6 +47,7 @@ class MemoryMap:
     staging: Area
     scratch: Area
     scratch_units: int
+    selected: Area
     regions: Mapping[Region, Area]
     nbytes: int
     weights_nbytes: int
@@ -75,6 +76,7 @@ def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], pa
     staging = taken.take(max(STAGING_BYTES, ROWS * max(row_nbytes)))
     scratch_units = _scratch_nbytes(plan) // UNIT
     scratch = taken.take(scratch_units * UNIT * n_threads)
+    selected = taken.take(8 * MAX_SELECTED)
     regions = {Region("grid", name): taken.take(nbytes) for name, nbytes in grids.items()}
 
     start = taken.end
@@ -100,7 +102,7 @@ def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], pa
     for region, pack in packed.items():
         n_rows = -(-rows[pack.slot] * pack.rows // TILE) * TILE
         regions[region] = taken.take(n_rows * pack.n_in // 32 * ((64 if pack.wide else 32) + 16))
-    return MemoryMap(program, params, staging, scratch, scratch_units, regions,
+    return MemoryMap(program, params, staging, scratch, scratch_units, selected, regions,
                      -(-taken.end // PAGE) * PAGE, weights_nbytes, cache_nbytes)
 
 

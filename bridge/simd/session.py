@@ -153,7 +153,7 @@ class SimdSession:
         self._job = Job(
             program=memory.program.unit, n_ops=len(self._ops), params=memory.params.unit, scratch=memory.scratch.unit,
             scratch_units=memory.scratch_units, result=memory.regions[Region("slot", self._plan.logits)].address,
-            row_nbytes=4 * n_vocab, row_stride=4 * stride(n_vocab), max_rows=self.max_outputs,
+            row_nbytes=4 * n_vocab, row_stride=4 * stride(n_vocab), selected=memory.selected.address,
         )
 
 

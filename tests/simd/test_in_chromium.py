@@ -20,7 +20,10 @@ from bridge.simd.session import SimdSession
 from tests.golden import golden, golden_names, model_path, tolerance, worst_difference
 from tests.simd.harness import OneOperation, reference_of
 from tools.page_gpu import PageSource
-from tools.page_simd import open_page_host
+from tools.page_simd import open_page_host, stand_in_for_pyodide
+
+stand_in_for_pyodide()
+from bridge.simd.js_host import Rows  # noqa: E402  it needs the stand-in
 
 PAGES = {"one thread": (1, True), "two threads": (2, True), "not isolated": (2, False)}
 
@@ -134,15 +137,16 @@ def test_the_best_token_is_found_where_the_logits_lie(two_threads):
     async def check():
         session = await open_model(two_threads, "llama-tied-f32")
         logits = np.array(await session.evaluate([1, 2, 3], 0, [2]))
-        best = two_threads._call("bestToken", session._job.result, logits.size)
-        assert best == int(logits.argmax())
-        broken = logits.copy()
-        broken[5] = np.nan
-        two_threads.write(session._job.result, broken)
-        assert two_threads._call("bestToken", session._job.result, logits.size) == -1
-        equal = np.full_like(logits, 2.5)
-        two_threads.write(session._job.result, equal)
-        assert two_threads._call("bestToken", session._job.result, logits.size) == 0
+        rows = Rows(two_threads, session._job, 1)
+        assert len(rows) == logits.size and rows.best_token() == int(logits.argmax())
+        ids, values, also = rows.best_tokens(20, [5, 0])
+        assert ids.tolist() == np.argsort(-logits, kind="stable")[:20].tolist()
+        assert np.array_equal(values, logits[list(ids)]) and np.array_equal(also, logits[[5, 0]])
+        assert np.array_equal(rows.__buffer__(0), logits)
+        logits[5] = np.nan
+        two_threads.write(session._job.result, logits)
+        assert rows.best_token() is None and rows.best_tokens(20, []) is None
+        assert Rows(two_threads, session._job, 2).best_tokens(1, []) is None
         await session.close()
 
     asyncio.run(check())

@@ -8,6 +8,7 @@ import pytest
 from bridge.errors import UnsupportedError
 from bridge.graph import RopeTable
 from bridge.simd.formats import FORMATS, LAYOUTS
+from bridge.simd.host import first_free_byte
 from tests.simd.harness import OneOperation, Tensors, assert_close, open_session, run
 
 RNG = np.random.default_rng(7)
@@ -271,3 +272,30 @@ def test_experts_of_odd_height_are_refused_by_name(host):
 
 def test_every_layout_is_the_layout_of_a_format():
     assert {format.layout.name for format in FORMATS.values()} == set(LAYOUTS)
+
+
+@pytest.mark.parametrize("n, k", [(1, 1), (7, 7), (50, 3), (4099, 40), (70001, 2048)])
+def test_the_best_tokens_come_in_order_and_equal_ones_by_id(host, n, k):
+    logits = np.random.default_rng(n).integers(-40, 40, n).astype(np.float32)  # many are equal
+    base = first_free_byte(host.n_threads)
+    asyncio.run(host.reserve(base + (2 << 20)))
+    host.write(base, logits)
+    assert host.call("top_tokens", base, n, k, base + (1 << 20)) == k
+    expected = sorted(range(n), key=lambda token: (-logits[token], token))[:k]
+    found = host.read(base + (1 << 20), 8 * k)
+    assert np.frombuffer(found[:4 * k], np.uint32).tolist() == expected
+    assert np.array_equal(np.frombuffer(found[4 * k:], np.float32), logits[expected])
+    assert host.call("best_token", base, n) == expected[0]
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("at", [0, 3, 8])
+def test_no_token_is_best_among_broken_logits(host, at, broken):
+    logits = np.arange(9, dtype=np.float32)
+    logits[at] = broken
+    base = first_free_byte(host.n_threads)
+    host.write(base, logits)
+    assert host.call("best_token", base, 9) == -1
+    assert host.call("top_tokens", base, 9, 2, base + 4096) == 0
+    for k in (0, 10, 2049):
+        assert host.call("top_tokens", base, 9, k, base + 4096) == 0
