@@ -60,25 +60,25 @@ def test_the_first_load_stores_and_the_second_needs_no_server(bridge, site):
     assert bridge.page.evaluate(KEPT) == []
 
 
-@pytest.mark.parametrize("entry", ["page", "zeros", "cut", "garbage"])
-def test_a_poisoned_entry_is_dropped_and_fetched_once_more(page, site, messages, entry):
+def test_a_poisoned_entry_is_dropped_and_fetched_once_more(page, site, messages):
     bridge = BridgePage(page, "direct", messages).open()
-    fault = Fault(LLAMA)
-    url = site.fault("m.gguf", fault)
     content = LLAMA.read_bytes()
-    body, kind = {
+    poisons = {
         "page": ("<!doctype html><title>Sign in</title>", "text/html"),
         "zeros": (list(bytes(5000)), "application/octet-stream"),
         "cut": (list(content[: len(content) // 2]), "application/octet-stream"),
         "garbage": (list(content[:100] + b"\xff" * 5000), "application/octet-stream"),
-    }[entry]
-    bridge.page.evaluate(PUT, {"url": url, "body": body, "headers": {"content-type": kind}})
-    assert load(bridge, url).result == 1
-    assert "model_cache_entry_dropped" in notes(bridge)
-    assert (bridge.metadata("model_source"), bridge.metadata("model_cache_state")) == ("network", "stored")
-    assert bridge.page.evaluate(KEPT) == [[url, len(content)]]
-    assert len(fault.seen) == 1
-    assert bridge.complete("Hello").result
+    }
+    for name, (body, kind) in poisons.items():
+        fault = Fault(LLAMA)
+        url = site.fault(f"{name}.gguf", fault)
+        bridge.page.evaluate(PUT, {"url": url, "body": body, "headers": {"content-type": kind}})
+        assert load(bridge, url).result == 1, name
+        assert "model_cache_entry_dropped" in notes(bridge), name
+        assert (bridge.metadata("model_source"), bridge.metadata("model_cache_state")) == ("network", "stored"), name
+        assert [url, len(content)] in bridge.page.evaluate(KEPT), name
+        assert len(fault.seen) == 1, name
+        assert bridge.complete("Hello").result, name
 
 
 def test_stopped_and_broken_loads_keep_nothing(bridge, site):

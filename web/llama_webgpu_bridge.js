@@ -54,7 +54,9 @@ export class LlamaWebGpuBridge {
       log: this.#log,
       snapshot: this.#snapshot,
     });
-    this.#cache = new PageCache(settings, (facts) => this.#runtimes.publishCacheFacts(facts));
+    this.#cache = new PageCache(settings, (facts) => {
+      if (!this.#disposal) this.#runtimes.publishCacheFacts(facts);
+    });
     this.#snapshot.clear({ direct: this.#runtimes.execution !== 'worker' });
   }
 

@@ -304,7 +304,12 @@ test('case 178: the cacheName of a call goes before the bridge’s', async () =>
 test('a prefetch ends with its signal, with cancel() and with the bridge', async () => {
   answers['m.gguf'] = () => new Response(new ReadableStream({}), { headers: { 'Content-Length': '10500' } });
   let asked = 0;
-  for (const stop of [(bridge, controller) => controller.abort(), (bridge) => bridge.cancel(), (bridge) => bridge.dispose()]) {
+  const stops = [
+    [(bridge, controller) => controller.abort(), 'model_cache_prefetch_aborted'],
+    [(bridge) => bridge.cancel(), 'model_cache_prefetch_aborted'],
+    [(bridge) => bridge.dispose(), undefined], // nothing is known any more
+  ];
+  for (const [stop, note] of stops) {
     const bridge = direct();
     const controller = new AbortController();
     const prefetch = outcome(bridge.prefetchModelToCache(url('m.gguf'), { signal: controller.signal }));
@@ -312,6 +317,7 @@ test('a prefetch ends with its signal, with cancel() and with the bridge', async
     assert.equal(requests.length, ++asked);
     stop(bridge, controller);
     assert.equal((await prefetch)[1].name, 'AbortError');
+    assert.equal(fact(bridge, 'runtime_notes'), note);
   }
   const [, early] = await outcome(direct().prefetchModelToCache(url('m.gguf'), { signal: AbortSignal.abort() }));
   assert.equal(early.name, 'AbortError');
