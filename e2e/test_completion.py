@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -141,12 +142,22 @@ def test_refused_calls_are_one_sentence_and_the_next_call_works(shared, site):
         ({"minP": 2}, "RangeError", "CompletionOptions.minP must be a finite number from 0 to 1; got 2"),
         ({"presencePenalty": "1"}, "RangeError", 'CompletionOptions.presencePenalty must be a finite number; got "1"'),
         ({"thinkingBudget": 8}, "TypeError", "CompletionOptions.thinkingBudget must be an object; got 8"),
-        ({"grammar": "root ::= [a-z]"}, "Error", "This build does not support CompletionOptions.grammar."),
         ({"parts": [{"type": "image"}]}, "Error",
          "Multimodal input requires a loaded projector. Call loadMultimodalProjector first."),
     ]:
         refused = bridge.complete("Hello", **options)
         assert (refused.error["name"], refused.message) == (name, text)
+    assert bridge.metadata("execution") == {"worker": "worker", "direct": "main-thread"}[bridge.mode]
+    assert bridge.complete("Hello").result
+
+
+def test_a_grammar_is_followed_and_an_invalid_one_refused(bridge):
+    for seed in range(5):
+        done = bridge.complete("Hello", grammar='root ::= [a-z]{3,5} ", " ("yes" | "no")', temp=1, seed=seed, nPredict=30)
+        assert re.fullmatch(r"[a-z]{3,5}, (yes|no)", done.result), done.result
+        assert done.usage[0]["finishReason"] == "stop"
+    refused = bridge.complete("Hello", grammar="root ::= nothing")
+    assert "(invalid grammar): " in refused.message
     assert bridge.metadata("execution") == {"worker": "worker", "direct": "main-thread"}[bridge.mode]
     assert bridge.complete("Hello").result
 

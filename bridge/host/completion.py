@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from bridge.errors import BridgeError
@@ -13,6 +14,7 @@ from bridge.host.options import CompletionRequest
 from bridge.host.token_events import TokenEvents
 from bridge.runtime import CancelToken, Model, Usage
 from bridge.runtime.logprobs import TokenScore
+from bridge.sampling.grammar import Grammar, GrammarError, GrammarRejection
 
 PostEvent = Callable[[str, Mapping[str, Any]], None]
 
@@ -36,20 +38,34 @@ async def complete(model: Model, engine: Engine, prompt: str, request: Completio
             post_event("prefill", {"evaluated": evaluated, "total": total})
 
     try:
+        options = replace(request.generate, grammar=grammar_for(model, request.grammar))
         tokens = model.tokenizer.encode(prompt, add_special=True, parse_special=True)
-        async for piece in model.generate(tokens, request.generate, cancel=cancel, on_prefill=prefilled):
+        async for piece in model.generate(tokens, options, cancel=cancel, on_prefill=prefilled):
             n_tokens += 1
             events.push(piece.text, piece.pending, piece.scores and token_detail(*piece.scores))
             if n_tokens % TOKENS_PER_YIELD == 0:
                 await asyncio.sleep(0)
     except BridgeError as error:
-        failure = BridgeError(f"{'Generation step failed' if n_tokens else 'Failed to start generation'}: {error}")
+        has_begun = n_tokens > 0 or isinstance(error, GrammarRejection)
+        failure = BridgeError(f"{'Generation step failed' if has_begun else 'Failed to start generation'}: {error}")
         failure.code = error.code
         raise failure from error
     finally:
         events.close()
     post_event("usage", usage_for_page(model.last_usage))
     return events.text
+
+
+def grammar_for(model: Model, text: str) -> Grammar | None:
+    """The grammar in ``text``, read before the prompt touches the context; the words of the error are the protocol's."""
+    if not text:
+        return None
+    try:
+        return Grammar.for_tokenizer(text, model.tokenizer)
+    except GrammarError as error:
+        failure = BridgeError(f"Failed to initialize sampler chain (invalid grammar): {error}")
+        failure.code = error.code
+        raise failure from error
 
 
 def token_detail(own: TokenScore, top: list[TokenScore]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ DEFAULT_N_PREDICT = 256
 SAMPLING = {"temp": "temp", "topK": "top_k", "topP": "top_p", "penalty": "penalty"}
 """Options that are used when they are finite numbers and otherwise left at their defaults."""
 MAX_N_PROBS = 100
-NOT_APPLIED = ("thinkingBudget", "speculativeDecoding", "grammar")
+NOT_APPLIED = ("thinkingBudget", "speculativeDecoding")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,10 @@ class LoadRequest:
 
 @dataclass(frozen=True)
 class CompletionRequest:
+    """``grammar``: its text, empty where there is none; it is read when the model is known."""
+
     generate: GenerateOptions
+    grammar: str
     events: TokenEventOptions
     notes: list[str]
 
@@ -109,7 +112,13 @@ def completion_request(options: Mapping[str, Any], direct: bool) -> CompletionRe
     n_predict = positive_integer(options.get("nPredict")) or DEFAULT_N_PREDICT
     generate = GenerateOptions(n_predict, SamplingOptions(**sampling), stop=_stop_strings(options.get("stop")),
                                n_probs=min(positive_integer(options.get("nProbs")) or 0, MAX_N_PROBS))
-    return CompletionRequest(generate, TokenEventOptions.from_page(options, direct), notes)
+    return CompletionRequest(generate, _grammar(options.get("grammar")), TokenEventOptions.from_page(options, direct), notes)
+
+
+def _grammar(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise InputError(f"CompletionOptions.grammar must be a text in GBNF, got {type(value).__name__}")
 
 
 def _stop_strings(value: Any) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from bridge.runtime.cancel import CancelToken
 from bridge.runtime.logprobs import TokenScore, score_tokens
 from bridge.runtime.stop_strings import StopStrings
 from bridge.sampling import Sampler, SamplingOptions
+from bridge.sampling.grammar import Grammar, GrammarConstraint
 from bridge.tokenizer import StreamDetokenizer
 
 if TYPE_CHECKING:
@@ -25,13 +26,15 @@ NOTE_CONTEXT_LIMIT = "generation_stopped_context_limit"
 @dataclass(frozen=True)
 class GenerateOptions:
     """``n_predict``: most tokens to generate; ``ignore_eos``: keep going after an end-of-generation token; ``stop``: texts
-    at which the generation ends, without them; ``n_probs``: score each token and so many of the most probable ones."""
+    at which the generation ends, without them; ``n_probs``: score each token and so many of the most probable ones;
+    ``grammar``: what the text must follow, made for the model's tokenizer."""
 
     n_predict: int = 256
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     ignore_eos: bool = False
     stop: tuple[str, ...] = ()
     n_probs: int = 0
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     sampler = Sampler(options.sampling)
     stream = StreamDetokenizer(model.tokenizer, special=True, continues=True)
     stops = StopStrings(options.stop)
+    constraint = GrammarConstraint(options.grammar, model.tokenizer) if options.grammar else None
     token = -1
     try:
         logits = await model.prefill(prompt, cancel, usage, on_prefill)
@@ -84,12 +88,14 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
                 break
             if usage.completion_tokens == options.n_predict:
                 break
-            token = sampler.sample(logits)
+            token = _pick(sampler, logits, constraint)
             if token in model.tokenizer.eog_ids and not options.ignore_eos:
                 usage.finish_reason = "stop"
                 break
             scores = _scores(model, logits, token, options.n_probs)
             sampler.accept(token)
+            if constraint:
+                constraint.accept(token)
             usage.completion_tokens += 1
             text, stopped = stops.push(stream.push(token))
             if text and usage.time_to_first_token_ms is None:
@@ -113,6 +119,14 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     finally:
         usage.duration_ms = _ms_since(started)
         usage.decode_ms = max(0.0, usage.duration_ms - usage.prompt_ms)
+
+
+def _pick(sampler: Sampler, logits: Any, constraint: GrammarConstraint | None) -> int:
+    """The next token. As in llama.cpp a grammar is asked about the pick first, and about all tokens only if it refuses."""
+    token = sampler.sample(logits)
+    if constraint and not constraint.allows(token):
+        return sampler.sample(logits, constraint.apply)
+    return token
 
 
 def _scores(model: Model, logits: Any, token: int, n_probs: int) -> tuple[TokenScore, list[TokenScore]] | None:

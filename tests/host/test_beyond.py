@@ -67,6 +67,25 @@ def test_scores_of_generated_tokens_go_with_the_event_that_follows():
     run(scenario())
 
 
+def test_an_invalid_grammar_is_refused_before_the_context_is_touched():
+    async def scenario():
+        model = scripted_model()
+        model._session.name = "reference"
+        page = await Page(model).loaded()
+        await page.call("createCompletion", "\x02\x03", {"nPredict": 1})
+        calls = len(model._session.calls)
+        for grammar in ("root ::= nothing", "no rule", 'start ::= "x"', "root ::= root"):
+            answer = await page.call("createCompletion", "\x02\x03\x04", {"grammar": grammar})
+            assert answer["message"].startswith(
+                "Failed to start generation: Failed to initialize sampler chain (invalid grammar): ")
+            assert answer["code"] == "INVALID_GRAMMAR"
+        assert len(model._session.calls) == calls
+        followed = await page.call("createCompletion", "\x02\x03", {"grammar": 'root ::= "yes"', "temp": 0})
+        assert followed["value"] == "yes"
+
+    run(scenario())
+
+
 def test_an_estimate_reads_the_header_and_leaves_the_model():
     class HeaderSource(ScriptedSource, AsyncSource):
         def __init__(self):

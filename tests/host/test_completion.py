@@ -132,8 +132,9 @@ def test_an_option_that_is_ignored_leaves_a_note():
 
 @pytest.mark.parametrize("options, text", [
     ({"thinkingBudget": {"maxTokens": 1}}, "This build does not support CompletionOptions.thinkingBudget."),
-    ({"speculativeDecoding": {"strategies": ["ngram-mod"]}, "grammar": "root ::= [a]"},
-     "This build does not support CompletionOptions.speculativeDecoding or CompletionOptions.grammar."),
+    ({"speculativeDecoding": {"strategies": ["ngram-mod"]}, "thinkingBudget": {"maxTokens": 1}},
+     "This build does not support CompletionOptions.thinkingBudget or CompletionOptions.speculativeDecoding."),
+    ({"grammar": 5}, "CompletionOptions.grammar must be a text in GBNF, got int"),
     ({"parts": [{"type": "image"}]}, "Multimodal input requires a loaded projector. Call loadMultimodalProjector first."),
     ({"minP": 3}, "min_p must be a number from 0 to 1; got 3"),
 ])
