@@ -13,6 +13,7 @@ from math import prod
 
 from bridge.errors import InputError
 from bridge.graph.graph import TOKENS
+from bridge.plan.batch import HEADER_WORDS
 from bridge.plan.plan import Plan
 from bridge.simd.formats import ROWS, Format
 from bridge.simd.host import MAX_SELECTED, PAGE, UNIT, first_free_byte
@@ -66,13 +67,13 @@ class _Allocator:
 
 def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], packed: Mapping[Region, Packed],
                 grids: Mapping[str, int], *, n_ctx: int, n_ubatch: int, max_outputs: int, kv_type: str, host_threads: int,
-                n_threads: int, params_nbytes: int) -> MemoryMap:
+                n_threads: int) -> MemoryMap:
     """Lay out the memory of one model, computed by ``n_threads`` of the host's; ``grids`` has the bytes of each grid."""
     taken = _Allocator(first_free_byte(host_threads))
     weights = {w.name: w for w in plan.weights().values()}
     row_nbytes = [_row_nbytes(formats[w.name], w.shape[-1]) for w in weights.values()]
     program = taken.take(RECORD_BYTES * len(ops))
-    params = taken.take(params_nbytes)
+    params = taken.take(4 * (HEADER_WORDS + n_ubatch + max_outputs))
     staging = taken.take(max(STAGING_BYTES, ROWS * max(row_nbytes)))
     scratch_units = _scratch_nbytes(plan) // UNIT
     scratch = taken.take(scratch_units * UNIT * n_threads)
@@ -87,9 +88,11 @@ def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], pa
             n_groups = -(-prod(weight.shape[:-1]) // ROWS)
             size = formats[name].layout.group_nbytes(weight.shape[-1])
             regions[Region("matrix", name)] = taken.take(n_groups * size)
-    for table in plan.rope_tables.values():
+    for key, table in plan.rope_tables.items():
         if table.factors_tensor:
             regions[Region("vector", table.factors_tensor)] = taken.take(4 * stride(table.n_rot // 2))
+        regions[Region("angles", key)] = taken.take(8 * (table.n_rot // 2))
+        regions[Region("table", key)] = taken.take(4 * n_ubatch * table.n_rot)
     weights_nbytes, start = taken.end - start, taken.end
     for i, layer in enumerate(plan.kv_layers):
         regions[Region("k", i)] = taken.take(KV_BYTES[kv_type] * n_ctx * layer.k_width)

@@ -7,11 +7,12 @@ in the same order). Nothing here knows an address. Rows of every slot begin at a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bridge.errors import UnsupportedError
 from bridge.graph.graph import OUTPUTS, TOKENS, Weight
+from bridge.graph.rope import RopeTable
 from bridge.plan.plan import Plan, Step
 from bridge.simd.formats import ROWS, Format, format_of
 from bridge.simd.host import DOTS_SATURATE
@@ -25,7 +26,8 @@ TILE = 4
 
 
 class Region(NamedTuple):
-    """A piece of memory by what it holds: kind "slot", "packed", "matrix", "vector", "k", "v" or "grid"."""
+    """A piece of memory by what it holds: kind "slot", "packed", "matrix", "vector", "k", "v", "grid", or of a rope table
+    the "angles" and the "table" of a batch's cosines and sines."""
 
     kind: str
     key: int | str | tuple
@@ -79,7 +81,6 @@ class OpBuilder:
         self._plan = plan
         self._f16 = int(kv_type == "f16")
         self._exact, self._has_relaxed, self._dot_mode = exact, has_relaxed, dot_mode
-        self._table_index = {key: i for i, key in enumerate(plan.rope_tables)}
         self._current: set[Region] = set()  # packed regions that hold what is in their slot now
         self.packed: dict[Region, Packed] = {}
         self.formats: Mapping[str, Format] = {
@@ -88,7 +89,7 @@ class OpBuilder:
 
     def ops(self) -> list[Op]:
         """All operations, in order. Raises UnsupportedError for what no kernel does."""
-        found = []
+        found = [self._rope_table(key, table) for key, table in self._plan.rope_tables.items()]
         for step in self._plan.steps:
             kernel = _KERNELS.get(step.kernel)
             if kernel is None:
@@ -97,6 +98,16 @@ class OpBuilder:
             if step.output is not None:
                 self._current = {r for r in self._current if self.packed[r].slot != step.output}
         return found
+
+    def _rope_table(self, key: str, table: RopeTable) -> Op:
+        angles, out = Region("angles", key), Region("table", key)
+        args = (angles, table.n_rot // 2, out, float(table.frequencies(self._no_factors(table))[1]))
+        return Op("rope_table", TOKENS, args, (), (Access(out, table.n_rot),), f"rope table {key}")
+
+    @staticmethod
+    def _no_factors(table: RopeTable) -> list[float] | None:
+        """Factors change the angles only; the magnitude is known before they are read."""
+        return [1.0] * (table.n_rot // 2) if table.factors_tensor else None
 
     def _packed(self, step: Step, slot: int, n_in: int, wide: bool, *, single: bool, repeat: int = 1) -> Iterator[Op]:
         """Bring the rows of a slot into packed form, unless they are; ``single``: in tiles of one row."""
@@ -182,10 +193,10 @@ class OpBuilder:
         if attrs["head_dim"] % 2 or attrs["n_rot"] % 2:
             raise UnsupportedError(f"step {step.name} rotates {attrs['n_rot']} of {attrs['head_dim']} columns of a head; "
                                    "the CPU backend needs even numbers")
-        width = stride(step.width)
-        yield self._row_op(step, "rope", lambda x, out: (
-            x, width, out, width, step.width, attrs["head_dim"], attrs["n_rot"], int(attrs["style"] == "neox"),
-            self._table_index[attrs["table"]]))
+        width, table = stride(step.width), Region("table", attrs["table"])
+        op = self._row_op(step, "rope", lambda x, out: (
+            x, width, out, width, step.width, attrs["head_dim"], attrs["n_rot"], int(attrs["style"] == "neox"), table))
+        yield replace(op, reads=(*op.reads, Access(table, attrs["n_rot"])))
 
     def kv_write(self, step: Step) -> Iterator[Op]:
         layer = step.attrs["layer"]

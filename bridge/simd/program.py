@@ -12,8 +12,8 @@ from typing import Any
 
 from bridge.graph.graph import OUTPUTS, TOKENS
 
-KERNELS = ("embed", "rms_norm", "rope", "kv_write", "glu", "add", "scale", "softcap", "select_outputs", "route",
-           "combine_experts", "quantise", "matmul", "matmul_experts", "attention")
+KERNELS = ("rope_table", "embed", "rms_norm", "rope", "kv_write", "glu", "add", "scale", "softcap", "select_outputs",
+           "route", "combine_experts", "quantise", "matmul", "matmul_experts", "attention")
 """In the order of the interpreter's table."""
 
 RECORD_WORDS = 24

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.errors import DeviceError, InputError, UnsupportedError
-from bridge.plan.batch import BatchLayout
+from bridge.plan.batch import HEADER_WORDS
 from bridge.plan.plan import Plan
 from bridge.simd.host import Host, Job
 from bridge.simd.memory import check_fits, plan_memory
@@ -49,10 +49,9 @@ class SimdSession:
             plan, self._ops, self._formats, builder.packed, {name: len(data) for name, data in self._grids.items()},
             n_ctx=n_ctx, n_ubatch=n_ubatch, max_outputs=max_outputs, kv_type=kv_type,
             host_threads=host.n_threads, n_threads=max(threads, threads_batch),
-            params_nbytes=BatchLayout(plan).nbytes(n_ubatch, max_outputs),
         )
         check_fits(self._memory, host.max_bytes, n_ctx)
-        self._layout: BatchLayout | None = None
+        self._has_weights = False
         self._job: Job | None = None
         self._closed = False
         expanded = dict.fromkeys(format.type.name for format in self._formats.values() if format.is_expanded)
@@ -91,12 +90,13 @@ class SimdSession:
         memory = self._memory
         spans = spans_of(self._plan, self._formats, tensors, memory.regions)
         await self._host.upload(source, spans, memory.staging.address, memory.staging.nbytes, progress, cancel)
-        factors = {}
-        for table in self._plan.rope_tables.values():
+        for key, table in self._plan.rope_tables.items():
+            factors = None
             if table.factors_tensor:
                 area = memory.regions[Region("vector", table.factors_tensor)]
-                factors[table.factors_tensor] = array("f", self._host.read(area.address, 2 * table.n_rot))
-        self._layout = BatchLayout(self._plan, factors)
+                factors = array("f", self._host.read(area.address, 2 * table.n_rot))
+            self._host.write(memory.regions[Region("angles", key)].address, array("d", table.frequencies(factors)[0]))
+        self._has_weights = True
         progress(source.size, source.size)
 
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> Any:
@@ -110,8 +110,10 @@ class SimdSession:
             raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._n_token_ids - 1}")
         if start < 0 or start + n > self.n_ctx:
             raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
-        params = self._layout.pack(tokens, start, outputs)
-        return await self._host.run(self._job, params, self.threads if n == 1 else self.threads_batch, m)
+        params = array("I", [n, start, m, HEADER_WORDS, HEADER_WORDS + n]) + array("I", bytes(4 * (HEADER_WORDS - 5)))
+        params.extend(tokens)
+        params.extend(outputs)
+        return await self._host.run(self._job, params.tobytes(), self.threads if n == 1 else self.threads_batch, m)
 
     @property
     def kv_row_nbytes(self) -> int:
@@ -135,7 +137,7 @@ class SimdSession:
             self._host.release()
 
     def _require_open(self) -> None:
-        if self._layout is None or self._closed:
+        if not self._has_weights or self._closed:
             raise DeviceError("the session has no weights" if not self._closed else "the session was closed")
 
     def _kv_rows(self) -> list[tuple[int, int]]:

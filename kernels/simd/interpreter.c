@@ -6,8 +6,8 @@
 #include "team.h"
 
 /* The order is that of KERNELS in bridge/simd/program.py. */
-static Kernel *const KERNELS[] = {embed, rms_norm, rope, kv_write, glu, add, scale, softcap, select_outputs, route,
-                                  combine_experts, quantise, matmul, matmul_experts, attention};
+static Kernel *const KERNELS[] = {rope_table, embed, rms_norm, rope, kv_write, glu, add, scale, softcap, select_outputs,
+                                  route, combine_experts, quantise, matmul, matmul_experts, attention};
 
 enum { MAX_OPS = 16384, SPINS = 20000 };
 

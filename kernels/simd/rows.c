@@ -98,9 +98,8 @@ static void rotate_halves(const f32 *x, const f32 *table, f32 *out, u32 half) {
 
 void rope(Context *c, u32 n_rows, const void *args) {
   const RopeArgs *a = args;
-  const f32 *tables = (const f32 *)(c->params + c->params[P_TABLES + a->table]);
   FOR_OWN_ROWS(c, r, n_rows) {
-    const f32 *x = row_of(a->x, a->x_stride, r), *table = tables + (uintptr_t)r * a->n_rot;
+    const f32 *x = row_of(a->x, a->x_stride, r), *table = row_of(a->table, a->n_rot, r);
     f32 *out = out_row(a->out, a->out_stride, r);
     for (u32 h = 0; h < a->width; h += a->head_dim) {
       if (a->neox) rotate_halves(x + h, table, out + h, a->n_rot / 2);

@@ -4,8 +4,8 @@
 
 #include "base.h"
 
-/* Words of the parameter block, see bridge/plan/batch.py. */
-enum { P_TOKENS = 0, P_START = 1, P_OUTPUTS = 2, P_TOKEN_IDS = 3, P_OUTPUT_ROWS = 4, P_TABLES = 5 };
+/* Words of the parameter block, see bridge/plan/batch.py; the tables of cosines and sines are computed here. */
+enum { P_TOKENS = 0, P_START = 1, P_OUTPUTS = 2, P_TOKEN_IDS = 3, P_OUTPUT_ROWS = 4 };
 
 typedef struct Context {
   const u32 *params;
@@ -35,7 +35,7 @@ typedef struct Record {
 } Record;
 
 typedef void Kernel(Context *c, u32 n_rows, const void *args);
-Kernel embed, rms_norm, rope, kv_write, glu, add, scale, softcap, select_outputs, route, combine_experts, quantise, matmul,
-    matmul_experts, attention;
+Kernel rope_table, embed, rms_norm, rope, kv_write, glu, add, scale, softcap, select_outputs, route, combine_experts,
+    quantise, matmul, matmul_experts, attention;
 
 #endif

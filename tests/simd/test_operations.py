@@ -115,6 +115,15 @@ def test_rope_of_whole_and_partial_heads(host, style, head_dim, n_rot):
     assert_close(*run(host, graph, op.tensors, [(list(range(9)), 40)]))
 
 
+@pytest.mark.parametrize("start", [0, 1000, (1 << 20) - 9])
+def test_angles_are_exact_at_any_position(host, start):
+    op = OneOperation(rows(9, 64))
+    table = op.builder.rope_table("t", RopeTable(64, 1e6, freq_scale=0.25, ext_factor=1.0, n_ctx_orig=4096))
+    graph = op.finish(op.builder.rope(op.x(), table, 64, "norm"))
+    got, expected = run(host, graph, op.tensors, [(list(range(9)), start)], n_ctx=1 << 20)
+    assert_close(got, expected, 1e-6)
+
+
 def test_rope_factors_come_from_the_file(host):
     op = OneOperation(rows(3, 16))
     op.tensors.add_floats("factors", np.array([1, 2, 4, 8, 1, 2, 4, 8]))
