@@ -4,6 +4,11 @@
 
 #include "dots.h"
 
+/* A function for each quantised layout, so that an engine compiles only those that run: lists for making and for finding
+ * them. The second list has the layouts of `has_wide_codes`. */
+#define CODES(F) F(L_Q4_0) F(L_Q4_1) F(L_Q5_0) F(L_Q5_1) F(L_Q2_K) F(L_Q3_K) F(L_Q4_K) F(L_Q5_K) F(L_Q6_K) F(L_MXFP4)
+#define WIDE_CODES(F) F(L_Q8_0) F(L_IQ4_NL) F(L_IQ4_XS) F(L_WIDE8)
+
 /* One row of packed activations (a tile of one). */
 v128 multiply_group(enum Layout layout, const u8 *group, const u8 *x, u32 n_in);
 /* The same for `streams` groups `size` bytes apart. Far apart, so that memory is read in several streams: a processor reads

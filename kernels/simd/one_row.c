@@ -62,9 +62,6 @@ typedef void Multiply(int n, const u8 *group, uintptr_t size, const u8 *x, u32 n
     else multiply(layout, wide, streams(layout), group, size, x, n_in, sums);                                     \
   }
 
-#define CODES(F) F(L_Q4_0) F(L_Q4_1) F(L_Q5_0) F(L_Q5_1) F(L_Q2_K) F(L_Q3_K) F(L_Q4_K) F(L_Q5_K) F(L_Q6_K) F(L_MXFP4)
-#define WIDE_CODES(F) F(L_Q8_0) F(L_IQ4_NL) F(L_IQ4_XS) F(L_WIDE8)
-
 #define DEFINE_WIDE(layout) MULTIPLY(layout, 1)
 #define TABLE_WIDE(layout) [layout] = multiply_##layout##_1,
 WIDE_CODES(DEFINE_WIDE)

@@ -71,8 +71,6 @@ typedef void Unpack(const u8 *group, u32 n_in, u8 *panel);
 #define UNPACK(layout, wide) \
   static void unpack_##layout##_##wide(const u8 *group, u32 n_in, u8 *panel) { unpack(layout, wide, group, n_in, panel); }
 
-#define CODES(F) F(L_Q4_0) F(L_Q4_1) F(L_Q5_0) F(L_Q5_1) F(L_Q2_K) F(L_Q3_K) F(L_Q4_K) F(L_Q5_K) F(L_Q6_K) F(L_MXFP4)
-#define WIDE_CODES(F) F(L_Q8_0) F(L_IQ4_NL) F(L_IQ4_XS) F(L_WIDE8)
 #define DEFINE_WIDE(layout) UNPACK(layout, 1)
 #define TABLE_WIDE(layout) [layout] = unpack_##layout##_1,
 #define DEFINE_NARROW(layout) UNPACK(layout, 0)
