@@ -12,11 +12,11 @@ from heapq import heapify, heappop, heappush
 from weakref import WeakValueDictionary
 
 from bridge.sampling.grammar.errors import AmbiguityError
-from bridge.sampling.grammar.network import Network
+from bridge.sampling.grammar.network import END, Network
 from bridge.sampling.grammar.rules import Chars, TokenRef
 
 MAX_EFFORT = 20_000  # ways looked at for one character; usual grammars need a few dozen
-MAX_OVERLAPS = 1_000_000  # (piece of the code points, way that goes on with it) pairs of one state
+MAX_OVERLAPS = 1_000_000  # (piece of the code points, item that allows it) pairs of one state
 MAX_STATES = 20_000  # kept for reuse; some 2 KB each
 
 
@@ -37,7 +37,7 @@ DONE: Way = (-1, 0, None)
 Item = tuple[int, Frame]
 """The position of a character or token, and the frame of the rule it is in."""
 Range = tuple[int, int]
-Target = "frozenset[Way] | State | None"
+Target = "frozenset[Item] | State | None"
 Successor = "tuple[State, tuple[Range, ...]]"
 
 
@@ -60,7 +60,7 @@ class State:
 
 
 class Machine:
-    """Follows one grammar from ``start``. ``n_states`` counts the states made, kept or not.
+    """Follows one grammar from ``start``. ``n_states`` counts the states made, kept or not, ``effort`` the ways looked at.
 
     Methods raise AmbiguityError when following the text would take more than a bounded effort.
     """
@@ -69,8 +69,8 @@ class Machine:
         self._network = network
         self._frames: WeakValueDictionary[frozenset[Way], Frame] = WeakValueDictionary()
         self._states: dict[tuple[frozenset[Item], bool], State] = {}
-        self._after: dict[frozenset[Way], State] = {}
-        self.n_states = 0
+        self._after: dict[frozenset[Item], State] = {}
+        self.n_states = self.effort = 0
         self.start = self._enter({root: {DONE}}, set(), complete=network.nullable[root], effort=0)
 
     # Characters
@@ -135,12 +135,12 @@ class Machine:
 
     def step_token(self, state: State, token: int) -> State | None:
         """The state after a token taken as a whole; None where the grammar expects only characters or other tokens."""
-        after = []
-        for position, frame in state.items:
-            element = self._network.elements[position]
+        taken = []
+        for item in state.items:
+            element = self._network.elements[item[0]]
             if isinstance(element, TokenRef) and (element.token == token) != element.negated:
-                after.append((position + 1, 0, frame))
-        return self._state_after(frozenset(after)) if after else None
+                taken.append(item)
+        return self._state_after(frozenset(taken)) if taken else None
 
     def union(self, first: State, second: State | None) -> State:
         """The state that holds the ways of both."""
@@ -153,20 +153,19 @@ class Machine:
     def _divided(self, state: State) -> tuple[list[int], list[Target]]:
         """Where the code points fall into pieces on which the same items are allowed, and where each piece leads.
 
-        Only the ways are noted at first; the states come when needed.
+        Only the items are noted at first; the states come when needed.
         """
         if state.starts:
             return state.starts, state.targets
-        begin: dict[int, list[Way]] = {0: []}
-        end: dict[int, list[Way]] = {}
-        for position, frame in state.items:
-            element = self._network.elements[position]
+        begin: dict[int, list[Item]] = {0: []}
+        end: dict[int, list[Item]] = {}
+        for item in state.items:
+            element = self._network.elements[item[0]]
             if isinstance(element, Chars):
-                way = (position + 1, 0, frame)
                 for first, last in element.charset.ranges:
-                    begin.setdefault(first, []).append(way)
-                    end.setdefault(last + 1, []).append(way)
-        allowed: set[Way] = set()
+                    begin.setdefault(first, []).append(item)
+                    end.setdefault(last + 1, []).append(item)
+        allowed: set[Item] = set()
         targets: list[Target] = []
         starts = sorted(begin.keys() | end.keys())
         n_overlaps = 0
@@ -203,22 +202,21 @@ class Machine:
 
     # States
 
-    def _state_after(self, ways: frozenset[Way]) -> State:
-        """The state in which these ways go on, before anything is done that needs no character."""
-        found = self._after.get(ways)
+    def _state_after(self, items: frozenset[Item]) -> State:
+        """The state after the characters or tokens that these items allow."""
+        found = self._after.get(items)
         if found is None:
-            found = self._go_on(ways)
-            self._after[ways] = found
+            found = self._go_on({(after, 0, frame) for position, frame in items for after in self._network.after[position]})
+            self._after[items] = found
         return found
 
-    def _go_on(self, ways: frozenset[Way]) -> State:
+    def _go_on(self, ways: set[Way]) -> State:
         """Follow the ways to characters and tokens, into rules, and out of rules that end."""
         network = self._network
         items: set[Item] = set()
         calls: dict[int, set[Way]] = {}
         complete = False
-        seen = set(ways)
-        work = list(ways)
+        seen, work = ways, list(ways)
         effort = 0
         while work:
             position, completed, frame = work.pop()
@@ -226,7 +224,7 @@ class Machine:
             if isinstance(element, (Chars, TokenRef)):
                 items.add((position, frame))
                 continue
-            if element is None:
+            if position == END:
                 further = frame.ways
                 if DONE in further:
                     complete, further = True, further - {DONE}
@@ -235,7 +233,7 @@ class Machine:
                 entered = frame.ways if step.back is None else ((*step.back, frame),)
                 calls.setdefault(step.rule, set()).update(entered)
                 effort += len(entered)
-                further = ((position + 1, 0, frame),) if may_pass else ()
+                further = [(following, 0, frame) for following in network.after[position]] if may_pass else ()
             effort += 1 + len(further)
             self._check(effort)
             new = [way for way in further if way not in seen]
@@ -267,6 +265,7 @@ class Machine:
                     calls[called].update(entered)
                     effort += len(entered)
                 self._check(effort)
+        self.effort += effort + len(items)
         return self._state(frozenset(items), complete)
 
     def _share_tails(self, group: set[int], rank: int, calls: dict[int, set[Way]]) -> set[int]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 
 from bridge.sampling.grammar.charset import MAX_CODE_POINT
+from bridge.sampling.grammar.errors import AmbiguityError
 from bridge.sampling.grammar.machine import Machine, Range, State, Successor
 from bridge.sampling.grammar.reader import Place, Reader
 from bridge.sampling.grammar.text_trie import Runs, TextNode, bits_of, character_class
@@ -16,6 +17,7 @@ from bridge.sampling.grammar.vocabulary import Vocabulary
 
 MASKS_KEPT = 64  # each up to a few hundred KB once applied
 MANY = 64  # tokens from which on runs pay
+MAX_EFFORT = 2_000_000  # ways the machine looks at for one mask: a few seconds' work, which usual grammars never need
 FEW = 16  # tokens below a node that are followed one by one: cheaper than making its children
 DEEP = 32  # characters after which all are: few tokens are longer
 WIDE = 10  # characters in a class from which on runs pay
@@ -147,7 +149,10 @@ class _Walk:
     def follow(self, node: TextNode, state: State) -> None:
         """Find the tokens of ``node`` that are allowed, ``state`` being where the path to it leads."""
         self._work.append((node, state))
+        limit = self._machine.effort + MAX_EFFORT
         while self._work:
+            if self._machine.effort > limit:
+                raise AmbiguityError("the grammar is too ambiguous: finding the tokens it allows would take too long")
             node, state = self._work.pop()
             self.n_visited += 1
             if len(node.tokens) <= FEW or node.depth >= DEEP:
