@@ -189,7 +189,7 @@ def test_text_goes_to_tokens_and_back_and_through_templates(bridge):
 
 def test_capabilities_are_told_truly_and_the_rest_is_refused_by_name(bridge):
     capabilities = bridge.call("getCompletionCapabilities").result
-    assert (capabilities["minP"], capabilities["thinkingBudget"]) == (True, False)
+    assert (capabilities["minP"], capabilities["thinkingBudget"]) == (True, True)
     assert bridge.call("getLoraAdapterCapabilities").result["supported"] is False
     assert bridge.call("getEmbeddingCapabilities").result == {"apiVersion": 1, "text": False, "image": False, "audio": False}
     for method, *args in [("embed", "x"), ("loadMultimodalProjector", "p.gguf"), ("loadLoraAdapter", "a.gguf")]:

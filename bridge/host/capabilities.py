@@ -52,6 +52,6 @@ def completion_capabilities(is_loaded: bool) -> dict[str, Any]:
     return {
         "presencePenalty": is_loaded,
         "minP": is_loaded,
-        "thinkingBudget": False,
+        "thinkingBudget": is_loaded,
         "speculativeDecoding": dict.fromkeys(SPECULATIVE_STRATEGIES, False),
     }

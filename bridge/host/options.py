@@ -12,6 +12,7 @@ from bridge.host.token_events import TokenEventOptions
 from bridge.runtime import GenerateOptions, LoadOptions
 from bridge.runtime.load import MAX_THREADS
 from bridge.sampling import SamplingOptions
+from bridge.sampling.thinking_budget import ThinkingBudgetOptions
 
 MIN_BATCH = 32
 KV_TYPES = {1: "f16", 2: "q4_0", 8: "q8_0"}
@@ -21,7 +22,7 @@ DEFAULT_N_PREDICT = 256
 SAMPLING = {"temp": "temp", "topK": "top_k", "topP": "top_p", "penalty": "penalty"}
 """Options that are used when they are finite numbers and otherwise left at their defaults."""
 MAX_N_PROBS = 100
-NOT_APPLIED = ("thinkingBudget", "speculativeDecoding")
+NOT_APPLIED = ("speculativeDecoding",)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def completion_request(options: Mapping[str, Any], direct: bool) -> CompletionRe
     sampling["presence_penalty"] = options.get("presencePenalty") or 0.0
     n_predict = positive_integer(options.get("nPredict")) or DEFAULT_N_PREDICT
     generate = GenerateOptions(n_predict, SamplingOptions(**sampling), stop=_stop_strings(options.get("stop")),
-                               n_probs=min(positive_integer(options.get("nProbs")) or 0, MAX_N_PROBS))
+                               n_probs=min(positive_integer(options.get("nProbs")) or 0, MAX_N_PROBS),
+                               thinking_budget=_thinking_budget(options.get("thinkingBudget")))
     return CompletionRequest(generate, _grammar(options.get("grammar")), TokenEventOptions.from_page(options, direct), notes)
 
 
@@ -119,6 +121,17 @@ def _grammar(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     raise InputError(f"CompletionOptions.grammar must be a text in GBNF, got {type(value).__name__}")
+
+
+def _thinking_budget(value: Any) -> ThinkingBudgetOptions | None:
+    """The page has checked the values and named the option that is wrong."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InputError("CompletionOptions.thinkingBudget must be an object")
+    message = value.get("forcedMessage")
+    return ThinkingBudgetOptions(value.get("maxTokens"), value.get("startTag"), value.get("endTag"),
+                                 "" if message is None else message)
 
 
 def _stop_strings(value: Any) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from bridge.runtime.logprobs import TokenScore, score_tokens
 from bridge.runtime.stop_strings import StopStrings
 from bridge.sampling import Sampler, SamplingOptions
 from bridge.sampling.grammar import Grammar, GrammarConstraint
+from bridge.sampling.thinking_budget import ThinkingBudget, ThinkingBudgetOptions
+from bridge.sampling.token_picker import TokenPicker
 from bridge.tokenizer import StreamDetokenizer
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ NOTE_CONTEXT_LIMIT = "generation_stopped_context_limit"
 class GenerateOptions:
     """``n_predict``: most tokens to generate; ``ignore_eos``: keep going after an end-of-generation token; ``stop``: texts
     at which the generation ends, without them; ``n_probs``: score each token and so many of the most probable ones;
-    ``grammar``: what the text must follow, made for the model's tokenizer."""
+    ``grammar``: what the text must follow, made for the model's tokenizer; ``thinking_budget``: how long a block of thoughts
+    may be."""
 
     n_predict: int = 256
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
@@ -35,6 +38,7 @@ class GenerateOptions:
     stop: tuple[str, ...] = ()
     n_probs: int = 0
     grammar: Grammar | None = None
+    thinking_budget: ThinkingBudgetOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,9 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     """
     started = time.perf_counter()
     usage = model.last_usage = Usage(prompt_tokens=len(prompt))
-    sampler = Sampler(options.sampling)
+    picker = _picker(model, prompt, options)
     stream = StreamDetokenizer(model.tokenizer, special=True, continues=True)
     stops = StopStrings(options.stop)
-    constraint = GrammarConstraint(options.grammar, model.tokenizer) if options.grammar else None
     token = -1
     try:
         logits = await model.prefill(prompt, cancel, usage, on_prefill)
@@ -88,14 +91,12 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
                 break
             if usage.completion_tokens == options.n_predict:
                 break
-            token = _pick(sampler, logits, constraint)
+            token = picker.pick(logits)
             if token in model.tokenizer.eog_ids and not options.ignore_eos:
                 usage.finish_reason = "stop"
                 break
             scores = _scores(model, logits, token, options.n_probs)
-            sampler.accept(token)
-            if constraint:
-                constraint.accept(token)
+            picker.accept(token)
             usage.completion_tokens += 1
             text, stopped = stops.push(stream.push(token))
             if text and usage.time_to_first_token_ms is None:
@@ -121,12 +122,13 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
         usage.decode_ms = max(0.0, usage.duration_ms - usage.prompt_ms)
 
 
-def _pick(sampler: Sampler, logits: Any, constraint: GrammarConstraint | None) -> int:
-    """The next token. As in llama.cpp a grammar is asked about the pick first, and about all tokens only if it refuses."""
-    token = sampler.sample(logits)
-    if constraint and not constraint.allows(token):
-        return sampler.sample(logits, constraint.apply)
-    return token
+def _picker(model: Model, prompt: Sequence[int], options: GenerateOptions) -> TokenPicker:
+    constraint = budget = None
+    if options.grammar is not None:
+        constraint = GrammarConstraint(options.grammar, model.tokenizer)
+    if options.thinking_budget is not None:
+        budget = ThinkingBudget(options.thinking_budget, model.tokenizer, prompt)
+    return TokenPicker(Sampler(options.sampling), constraint, budget)
 
 
 def _scores(model: Model, logits: Any, token: int, n_probs: int) -> tuple[TokenScore, list[TokenScore]] | None:

@@ -131,9 +131,12 @@ def test_an_option_that_is_ignored_leaves_a_note():
 
 
 @pytest.mark.parametrize("options, text", [
-    ({"thinkingBudget": {"maxTokens": 1}}, "This build does not support CompletionOptions.thinkingBudget."),
-    ({"speculativeDecoding": {"strategies": ["ngram-mod"]}, "thinkingBudget": {"maxTokens": 1}},
-     "This build does not support CompletionOptions.thinkingBudget or CompletionOptions.speculativeDecoding."),
+    ({"speculativeDecoding": {"strategies": ["ngram-mod"]}},
+     "This build does not support CompletionOptions.speculativeDecoding."),
+    ({"thinkingBudget": 8}, "CompletionOptions.thinkingBudget must be an object"),
+    ({"thinkingBudget": {"maxTokens": 2**31, "startTag": "a", "endTag": "b"}},
+     "max_tokens must be an integer from 0 to 2147483647; got 2147483648"),
+    ({"thinkingBudget": {"maxTokens": 1, "startTag": "a", "endTag": " "}}, "end_tag must be a non-empty string"),
     ({"grammar": 5}, "CompletionOptions.grammar must be a text in GBNF, got int"),
     ({"parts": [{"type": "image"}]}, "Multimodal input requires a loaded projector. Call loadMultimodalProjector first."),
     ({"minP": 3}, "min_p must be a number from 0 to 1; got 3"),

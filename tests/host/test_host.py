@@ -384,7 +384,7 @@ def test_capabilities_are_true_only_for_what_a_loaded_model_applies():
         assert (before["minP"], before["presencePenalty"], before["thinkingBudget"]) == (False, False, False)
         await page.loaded()
         after = (await page.call("getCompletionCapabilities"))["value"]
-        assert (after["minP"], after["presencePenalty"], after["thinkingBudget"]) == (True, True, False)
+        assert (after["minP"], after["presencePenalty"], after["thinkingBudget"]) == (True, True, True)
         assert len(after["speculativeDecoding"]) == 10
         for probe in ("getTextToSpeechCapabilities", "getDecisionCapabilities", "getLoraAdapterCapabilities"):
             answer = (await page.call(probe))["value"]
