@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from bridge.commands.arguments import add_backend, add_json, add_model, add_prompt, positive, prompt_tokens
 from bridge.commands.loading import open_model, run_to_end
 from bridge.commands.timings import timings
+from bridge.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     sampling.add_argument("--presence-penalty", type=float, default=0.0, metavar="X", help="(default: %(default)s)")
     sampling.add_argument("--seed", type=int, help="(default: a random one)")
+    sampling.add_argument("--grammar", metavar="FILE", help="a GBNF grammar that the text must follow")
     add_backend(parser)
     add_json(parser)
 
@@ -52,6 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
 async def generate(arguments: argparse.Namespace) -> None:
     from bridge.runtime import GenerateOptions
     from bridge.sampling import SamplingOptions
+    from bridge.sampling.grammar import Grammar
 
     sampling = SamplingOptions(
         temp=arguments.temp,
@@ -62,8 +66,14 @@ async def generate(arguments: argparse.Namespace) -> None:
         presence_penalty=arguments.presence_penalty,
         seed=arguments.seed,
     )
-    options = GenerateOptions(n_predict=arguments.n_predict, sampling=sampling, ignore_eos=arguments.ignore_eos)
+    grammar_text = None if arguments.grammar is None else read_grammar(arguments.grammar)
     async with open_model(arguments) as (model, load_ms):
+        options = GenerateOptions(
+            n_predict=arguments.n_predict,
+            sampling=sampling,
+            ignore_eos=arguments.ignore_eos,
+            grammar=None if grammar_text is None else Grammar.for_tokenizer(grammar_text, model.tokenizer),
+        )
         prompt = prompt_tokens(arguments, model.tokenizer)
         tokens, texts = [], []
         async for piece in model.generate(prompt, options):
@@ -80,6 +90,14 @@ async def generate(arguments: argparse.Namespace) -> None:
             return
         print()
         print(summary(model, usage, figures), file=sys.stderr)
+
+
+def read_grammar(path: str) -> str:
+    """The text of a grammar file; raises InputError if it is not UTF-8, OSError if it cannot be read."""
+    try:
+        return Path(path).read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"the grammar file is not UTF-8 text: byte {error.start} does not belong there") from None
 
 
 def summary(model, usage, figures: dict[str, float | None]) -> str:

@@ -6,12 +6,12 @@ from bridge.errors import BridgeError
 
 
 class GrammarError(BridgeError):
-    """The text is not a usable grammar; the message says where (``line``, ``column``, from 1) and what was expected."""
+    """The text is not a usable grammar; the message says what was expected and where (``line``, ``column``, from 1)."""
 
     code = "INVALID_GRAMMAR"
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
-        super().__init__(problem if line is None else f"line {line}, column {column}: {problem}")
+        super().__init__(problem if line is None else f"{problem} (line {line}, column {column} of the grammar)")
         self.line, self.column = line, column
 
 

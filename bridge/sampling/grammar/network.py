@@ -42,6 +42,7 @@ class Network:
         self.nullable = nullable(rules)
         self.elements: list[Element | None] = [None]
         self.after: list[list[int]] = [[]]
+        self._steps: dict[Return, tuple[Step, bool]] = {}
         self.entries = [self._entry(self._lay_out(rule.alternatives)) for rule in rules]
         component = components([[step.rule for step in entry.steps] for entry in self.entries])
         for rule, entry, (number, _) in zip(rules, self.entries, component, strict=True):
@@ -51,12 +52,17 @@ class Network:
 
     def step(self, position: int, completed: int = 0) -> tuple[Step, bool]:
         """The rule entered at a position where a repetition has been completed so many times, and whether it may be passed."""
-        element = self.elements[position]
-        may_pass = self.nullable[element.rule]
-        if isinstance(element, Call):
-            return Step(element.rule, self._unless_tail(position)), may_pass
-        may_pass = may_pass or completed >= element.least
-        return Step(element.rule, self._after_round(position, element, completed + 1)), may_pass
+        found = self._steps.get((position, completed))
+        if found is None:
+            element = self.elements[position]
+            may_pass = self.nullable[element.rule]
+            if isinstance(element, Call):
+                back = self._unless_tail(position)
+            else:
+                back = self._after_round(position, element, completed + 1)
+                may_pass = may_pass or completed >= element.least
+            found = self._steps[position, completed] = Step(element.rule, back), may_pass
+        return found
 
     def _lay_out(self, alternatives: Sequence[Alternative]) -> list[int]:
         """Where the alternatives begin; characters that several have at the beginning get one position for all."""
