@@ -216,6 +216,23 @@ def test_generate_prints_text_and_puts_figures_on_standard_error(bridge, model):
     assert err.startswith("reference; ") and " + 5 tokens, length; prompt " in err
 
 
+def test_a_grammar_file_is_followed_or_refused(bridge, model, tmp_path):
+    def generate(content):
+        (tmp_path / "x.gbnf").write_bytes(content)
+        argv = ("generate", model, "-p", "a b", "-n", 12, "--seed", 9, "--backend", "reference", "--json")
+        return bridge(*argv, "--grammar", tmp_path / "x.gbnf")
+
+    found = json.loads(output(generate(b'root ::= ("yes" | "no") [!?]')))
+    assert found["text"] in ("yes!", "yes?", "no!", "no?") and found["finish_reason"] == "stop"
+    assert generate(b"root ::= yes")[::2] == (
+        1,
+        "bridge: rule 'yes' is used, but nothing defines it (line 1, column 10 of the grammar)\n",
+    )
+    assert generate(b"root ::= \xff")[::2] == (1, "bridge: the grammar file is not UTF-8 text: byte 9 does not belong there\n")
+    status, _, err = bridge("generate", model, "-p", "a", "--grammar", tmp_path / "none.gbnf")
+    assert status == 1 and "none.gbnf" in err
+
+
 def test_sampling_options_reach_the_sampler(bridge, model):
     def tokens(*options):
         argv = (

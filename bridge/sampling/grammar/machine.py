@@ -15,7 +15,7 @@ from bridge.sampling.grammar.errors import AmbiguityError
 from bridge.sampling.grammar.network import END, Network
 from bridge.sampling.grammar.rules import Chars, TokenRef
 
-MAX_EFFORT = 20_000  # ways looked at for one character; usual grammars need a few dozen
+MAX_EFFORT = 4000  # ways that go on at one character, shared ones counted each time; usual grammars need a few dozen
 MAX_OVERLAPS = 1_000_000  # (piece of the code points, item that allows it) pairs of one state
 MAX_STATES = 20_000  # kept for reuse; some 2 KB each
 
@@ -232,9 +232,9 @@ class Machine:
                 step, may_pass = network.step(position, completed)
                 entered = frame.ways if step.back is None else ((*step.back, frame),)
                 calls.setdefault(step.rule, set()).update(entered)
-                effort += len(entered)
+                effort += len(entered) - 1
                 further = [(following, 0, frame) for following in network.after[position]] if may_pass else ()
-            effort += 1 + len(further)
+            effort += 1
             self._check(effort)
             new = [way for way in further if way not in seen]
             seen.update(new)
@@ -263,7 +263,7 @@ class Machine:
                         heappush(waiting, (network.order[called], called))
                     entered = frame.ways if back is None else ((*back, frame),)
                     calls[called].update(entered)
-                    effort += len(entered)
+                    effort += len(entered) - 1
                 self._check(effort)
         self.effort += effort + len(items)
         return self._state(frozenset(items), complete)
