@@ -32,12 +32,20 @@ def load(demo):
     expect(demo.composer).to_be_visible(timeout=LOAD_MS)
 
 
-@pytest.mark.parametrize("place", ["worker", "page"])
-def test_a_local_file_answers(demo, place):
+@pytest.mark.parametrize(
+    ("place", "layers", "engine"),
+    [
+        ("worker", "99", "BackendWebGPUAdapter.+Graphicsin useRuns ina worker"),
+        ("page", "99", "BackendWebGPUAdapter.+Graphicsin useRuns inthe page’s thread"),
+        ("worker", "0", "BackendWASM SIMD.*Runs ina worker"),
+    ],
+)
+def test_a_local_file_answers(demo, place, layers, engine):
     demo.page.get_by_label("From this computer").check()
     demo.page.locator("#model-file").set_input_files(TINY)
     demo.option("Context size").select_option("1024")
     demo.option("Runs in").select_option(place)
+    demo.option("GPU layers").fill(layers)
     demo.settings().get_by_label("Longest answer").fill("8")
     demo.settings().get_by_label("Temperature").fill("0")
     load(demo)
@@ -46,9 +54,7 @@ def test_a_local_file_answers(demo, place):
     expect(demo.answer).not_to_have_text(re.compile("^(The model ended.*)?$"))
     expect(demo.alert).to_have_count(0)
     demo.page.get_by_role("button", name="Run", exact=True).click()
-    expect(demo.page.locator("#engine-facts")).to_have_text(
-        re.compile(rf"BackendWebGPUAdapter.+Graphicsin useRuns in{'a worker' if place == 'worker' else 'the page’s thread'}")
-    )
+    expect(demo.page.locator("#engine-facts")).to_have_text(re.compile(engine))
     expect(demo.page.locator("#model-facts")).to_contain_text("Architectureqwen3QuantisationF16")
     expect(demo.page.locator("#context-text")).to_have_text(re.compile(r"^\d+ of 1,024 tokens used$"))
     demo.page.get_by_role("button", name="Unload").click()
