@@ -7,6 +7,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
+from weakref import WeakValueDictionary
 
 from bridge.sampling.grammar.charset import MAX_CODE_POINT
 from bridge.sampling.grammar.errors import AmbiguityError
@@ -16,12 +17,11 @@ from bridge.sampling.grammar.text_trie import Runs, TextNode, bits_of, character
 from bridge.sampling.grammar.vocabulary import Vocabulary
 
 MASKS_KEPT = 64  # each up to a few hundred KB once applied
-MANY = 64  # tokens from which on runs pay
 MAX_EFFORT = 2_000_000  # ways the machine looks at for one mask: a few seconds' work, which usual grammars never need
 FEW = 16  # tokens below a node that are followed one by one: cheaper than making its children
 DEEP = 32  # characters after which all are: few tokens are longer
-WIDE = 10  # characters in a class from which on runs pay
-SPARSE = 6  # one bit in so many, and looking for each is faster than looking at all
+WIDE, MANY = 10, 64  # characters in a class and tokens that begin in it, from which on runs pay
+SPARSE = 6  # where one bit in so many or fewer is wanted, each is looked for
 IS_ONE = bytes.maketrans(b"01", b"\0\1")
 IS_ZERO = bytes.maketrans(b"01", b"\1\0")
 
@@ -29,7 +29,7 @@ IS_ZERO = bytes.maketrans(b"01", b"\1\0")
 class TokenMask:
     """A set of token ids. ``bits`` has one bit per token."""
 
-    __slots__ = ("_listed", "bits")
+    __slots__ = ("__weakref__", "_listed", "bits")
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
@@ -64,7 +64,7 @@ class TokenMask:
 
 def _positions(bits: int, n: int, wanted: str) -> Iterable[int]:
     """Which of the lowest ``n`` bits are "1" or "0", ascending."""
-    digits = format(bits, f"0{n}b")[::-1]
+    digits = format(bits & (1 << n) - 1, f"0{n}b")[::-1]
     n_wanted = digits.count(wanted)
     if n_wanted * SPARSE > n:
         return compress(range(n), digits.encode().translate(IS_ONE if wanted == "1" else IS_ZERO))
@@ -84,20 +84,22 @@ class Masks:
     def __init__(self, reader: Reader, vocabulary: Vocabulary) -> None:
         self._reader, self._vocabulary = reader, vocabulary
         self._kept: dict[Place, TokenMask] = {}
+        self._by_bits: WeakValueDictionary[int, TokenMask] = WeakValueDictionary()
         self.n_visited = 0
 
     def mask(self, place: Place) -> TokenMask:
         """The tokens that may come next, end tokens included where the text may end."""
         found = self._kept.pop(place, None)
         if found is None:
-            found = TokenMask(self._within_character(place) if place[1] else self._between_characters(place[0]))
+            bits = self._within_character(place) if place[1] else self._between_characters(place[0])
+            found = self._by_bits.setdefault(bits, TokenMask(bits))  # places often allow the same, as when counting
             if len(self._kept) >= MASKS_KEPT:
                 del self._kept[next(iter(self._kept))]
         self._kept[place] = found
         return found
 
     def _within_character(self, place: Place) -> int:
-        return bits_of(self._others(place), self._vocabulary.n_vocab)
+        return bits_of(list(self._others(place)), self._vocabulary.n_vocab)
 
     def _between_characters(self, state: State) -> int:
         vocabulary, machine = self._vocabulary, self._reader.machine
@@ -155,7 +157,7 @@ class _Walk:
                 raise AmbiguityError("the grammar is too ambiguous: finding the tokens it allows would take too long")
             node, state = self._work.pop()
             self.n_visited += 1
-            if len(node.tokens) <= FEW or node.depth >= DEEP:
+            if len(node.pairs) <= FEW or node.depth >= DEEP:
                 self._follow_each(node, state)
             else:
                 self.found += node.ended
@@ -167,8 +169,8 @@ class _Walk:
 
     def _follow_each(self, node: TextNode, state: State) -> None:
         run, depth = self._machine.run, node.depth
-        self.n_visited += len(node.tokens)
-        self.found += [token for text, token in zip(node.texts, node.tokens, strict=True) if run(state, text, depth)]
+        self.n_visited += len(node.pairs)
+        self.found += [token for text, token in node.pairs if run(state, text, depth)]
 
     def _follow_runs(self, node: TextNode, successors: list[Successor]) -> tuple[Range, ...] | None:
         """Take the tokens that go on with the widest class at once, if the grammar stays in it; that class, or None."""
@@ -182,7 +184,7 @@ class _Walk:
         if runs.n_tokens < MANY:
             return None
         if second is state:
-            self.bits |= runs.clean_up_to(runs.longest)
+            self.bits |= runs.clean
             self._work.append((runs.rests(None), state))
         else:
             self._follow_chain(node, runs, ranges, state)
@@ -214,6 +216,6 @@ class _Walk:
         """Follow one by one the tokens whose runs go on after ``length`` characters, where ``state`` leads them apart."""
         goes_on = re.compile(f"{character_class(ranges)}{{{length + 1}}}").match
         for child in node.children(ranges):
-            tokens = [pair for pair in zip(child.texts, child.tokens, strict=True) if goes_on(pair[0], node.depth)]
-            self.n_visited += len(tokens)
-            self.found += [token for text, token in tokens if self._machine.run(state, text, node.depth + length)]
+            longer = [pair for pair in child.pairs if goes_on(pair[0], node.depth)]
+            self.n_visited += len(longer)
+            self.found += [token for text, token in longer if self._machine.run(state, text, node.depth + length)]

@@ -8,30 +8,36 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 
 from bridge.sampling.grammar.machine import Range
 
 LAST_CHAR = 0x10FFFF
-RUNS_KEPT = 8
-"""How many times all of its tokens a node may hold in runs."""
+RUNS_KEPT = 8  # how many times all of its tokens a node may hold in runs
+MANY = 16  # one token in so many of a vocabulary, and bytes set one by one beat bits set one by one
+TO_DIGITS = bytes.maketrans(b"\0\1", b"01")
+
+
+Pair = tuple[str, int]
+"""The text of a token, and its id."""
 
 
 class TextNode:
-    """Tokens whose texts share their first ``depth`` characters; ``tokens[i]`` has the text ``texts[i]``."""
+    """Tokens whose texts share their first ``depth`` characters."""
 
-    __slots__ = ("_children", "_codes", "_ended", "_n_in_runs", "_runs", "depth", "texts", "tokens")
+    __slots__ = ("_children", "_codes", "_ended", "_n_in_runs", "_runs", "depth", "pairs")
 
-    def __init__(self, depth: int, texts: Sequence[str], tokens: Sequence[int]) -> None:
-        self.depth, self.texts, self.tokens = depth, texts, tokens
-        self._children: dict[str, TextNode] | None = None
-        self._codes: list[int] = []
-        self._ended: list[int] = []
-        self._runs: dict[tuple[Range, ...], Runs] = {}
+    def __init__(self, depth: int, pairs: Sequence[Pair]) -> None:
+        self.depth, self.pairs = depth, pairs
+        self._children: dict[str, TextNode] | None = None  # most nodes are never looked into: they stay small
+        self._codes: Sequence[int] = ()
+        self._ended: Sequence[int] = ()
+        self._runs: dict[tuple[Range, ...], Runs] | None = None
         self._n_in_runs = 0
 
     @property
-    def ended(self) -> list[int]:
+    def ended(self) -> Sequence[int]:
         """The tokens that end at this node."""
         self._expand()
         return self._ended
@@ -52,11 +58,16 @@ class TextNode:
 
     def runs(self, ranges: tuple[Range, ...], n_vocab: int) -> Runs:
         """The tokens whose next character is in ``ranges``, by how many more are."""
+        if self._runs is None:
+            self._runs = {}
         found = self._runs.pop(ranges, None)
         if found is None:
-            found = Runs(self.children(ranges), self.depth, ranges, n_vocab)
+            pairs = [pair for child in self.children(ranges) for pair in child.pairs]
+            if 2 * len(pairs) > len(self.pairs):
+                pairs = self.pairs  # faster in the order in which they lie in memory
+            found = Runs(pairs, self.depth, ranges, n_vocab)
             self._n_in_runs += found.n_tokens
-            while self._n_in_runs > RUNS_KEPT * len(self.tokens):
+            while self._n_in_runs > RUNS_KEPT * len(self.pairs):
                 self._n_in_runs -= self._runs.pop(next(iter(self._runs))).n_tokens
         self._runs[ranges] = found  # the last of the dict is the latest used
         return found
@@ -65,20 +76,15 @@ class TextNode:
         if self._children is not None:
             return
         depth = self.depth
-        groups: dict[str, tuple[list[str], list[int]]] = {}
-        for text, token in zip(self.texts, self.tokens, strict=True):
-            if len(text) == depth:
-                self._ended.append(token)
-                continue
-            char = text[depth]
+        ended: list[int] = []
+        groups: defaultdict[str, list[Pair]] = defaultdict(list)
+        for pair in self.pairs:
             try:
-                texts, tokens = groups[char]
-            except KeyError:
-                texts, tokens = groups[char] = [], []
-            texts.append(text)
-            tokens.append(token)
-        self._children = {char: TextNode(depth + 1, *group) for char, group in groups.items()}
-        self._codes = sorted(map(ord, groups))
+                groups[pair[0][depth]].append(pair)
+            except IndexError:
+                ended.append(pair[1])
+        self._children = {char: TextNode(depth + 1, pairs) for char, pairs in groups.items()}
+        self._codes, self._ended = sorted(map(ord, groups)), ended
 
 
 class Runs:
@@ -88,46 +94,50 @@ class Runs:
     ``rest_lengths`` are those that leave a rest.
     """
 
-    def __init__(self, nodes: Sequence[TextNode], depth: int, ranges: tuple[Range, ...], n_vocab: int) -> None:
+    def __init__(self, pairs: Sequence[Pair], depth: int, ranges: tuple[Range, ...], n_vocab: int) -> None:
         match = re.compile(character_class(ranges) + "*").match
-        self.n_tokens = sum(len(node.tokens) for node in nodes)
-        clean: dict[int, list[int]] = {}
-        self._rests: dict[int, tuple[list[str], list[int]]] = {}
-        for node in nodes:
-            for text, token in zip(node.texts, node.tokens, strict=True):
-                end = match(text, depth).end()
-                if end == len(text):
-                    clean.setdefault(end - depth, []).append(token)
-                else:
-                    texts, tokens = self._rests.setdefault(end - depth, ([], []))
-                    texts.append(text[end:])
-                    tokens.append(token)
+        ends = [match(text, depth).end() for text, _ in pairs]
+        self.longest = max(ends, default=depth) - depth
+        self._clean = [pair for pair, end in zip(pairs, ends, strict=True) if depth < end == len(pair[0])]
+        self.clean = bits_of([token for _, token in self._clean], n_vocab)
+        """The clean tokens, as bits."""
+        self._rests: dict[int, list[Pair]] = {}
+        for (text, token), end in zip(pairs, ends, strict=True):
+            if depth < end < len(text):
+                self._rests.setdefault(end - depth, []).append((text[end:], token))
         self.rest_lengths = sorted(self._rests)
-        self.longest = max([*clean, *self._rests], default=0)
+        self.n_tokens = len(self._clean) + sum(map(len, self._rests.values()))
+        self._depth, self._n_vocab = depth, n_vocab
         self._nodes: dict[int | None, TextNode] = {}
-        self._clean_lengths = sorted(clean)
-        self._clean_bits = []
-        bits = 0
-        for length in self._clean_lengths:
-            bits |= bits_of(clean[length], n_vocab)
-            self._clean_bits.append(bits)
+        self._clean_up_to: tuple[list[int], list[int]] | None = None
 
     def clean_up_to(self, length: int) -> int:
         """The clean tokens whose runs have at most so many characters, as bits."""
-        n = bisect_right(self._clean_lengths, length)
-        return self._clean_bits[n - 1] if n else 0
+        if length >= self.longest:
+            return self.clean
+        if self._clean_up_to is None:
+            self._clean_up_to = self._sum_by_length()
+        lengths, sums = self._clean_up_to
+        n = bisect_right(lengths, length)
+        return sums[n - 1] if n else 0
 
     def rests(self, length: int | None) -> TextNode:
         """What follows the runs of one length, or of all lengths together (None)."""
         found = self._nodes.get(length)
         if found is None:
-            texts: list[str] = []
-            tokens: list[int] = []
-            for some_texts, some_tokens in self._rests.values() if length is None else [self._rests.get(length, ((), ()))]:
-                texts += some_texts
-                tokens += some_tokens
-            found = self._nodes[length] = TextNode(0, texts, tokens)
+            chosen = self._rests.values() if length is None else [self._rests.get(length, [])]
+            found = self._nodes[length] = TextNode(0, [pair for pairs in chosen for pair in pairs])
         return found
+
+    def _sum_by_length(self) -> tuple[list[int], list[int]]:
+        by_length: dict[int, list[int]] = {}
+        for text, token in self._clean:
+            by_length.setdefault(len(text) - self._depth, []).append(token)
+        lengths, sums, bits = sorted(by_length), [], 0
+        for length in lengths:
+            bits |= bits_of(by_length[length], self._n_vocab)
+            sums.append(bits)
+        return lengths, sums
 
 
 def character_class(ranges: Iterable[Range]) -> str:
@@ -136,9 +146,14 @@ def character_class(ranges: Iterable[Range]) -> str:
     return f"[{''.join(pieces)}]"
 
 
-def bits_of(tokens: Iterable[int], n_vocab: int) -> int:
+def bits_of(tokens: Collection[int], n_vocab: int) -> int:
     """A set of token ids as an integer with one bit per token."""
-    octets = bytearray(n_vocab // 8 + 1)
+    if len(tokens) * MANY < n_vocab:
+        octets = bytearray(n_vocab // 8 + 1)
+        for token in tokens:
+            octets[token >> 3] |= 1 << (token & 7)
+        return int.from_bytes(octets, "little")
+    flags = bytearray(n_vocab)
     for token in tokens:
-        octets[token >> 3] |= 1 << (token & 7)
-    return int.from_bytes(octets, "little")
+        flags[token] = 1
+    return int(flags[::-1].translate(TO_DIGITS), 2)

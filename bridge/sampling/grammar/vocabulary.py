@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from bridge.sampling.grammar.text_trie import LAST_CHAR, TextNode, bits_of
+from bridge.sampling.grammar.text_trie import LAST_CHAR, Pair, TextNode, bits_of
 from bridge.sampling.grammar.utf8 import Pending, decode
 
 
@@ -60,22 +60,20 @@ class Vocabulary:
 
     def __init__(self, tokenizer: TokenizerLike) -> None:
         self.n_vocab = n_vocab = tokenizer.n_vocab
-        texts: list[str] = []
-        tokens: list[int] = []
+        pairs: list[Pair] = []
         self.unfinished: dict[str, Unfinished] = {}
         self.others: list[tuple[bytes, int]] = []
         for token in range(n_vocab):
             written = spelling(tokenizer, token) if token not in tokenizer.eog_ids else None
             if isinstance(written, str):
-                texts.append(written)
-                tokens.append(token)
+                pairs.append((written, token))
             elif written is not None:
                 self._add_fragment(written, token)
-        self.trie = TextNode(0, texts, tokens)
+        self.trie = TextNode(0, pairs)
         self.eog_bits = bits_of(tokenizer.eog_ids, n_vocab)
-        self.text_bits = bits_of([*tokens, *(token for _, token in self.others)], n_vocab)
+        self.text_bits = bits_of([token for _, token in (*pairs, *self.others)], n_vocab)
         for group in self.unfinished.values():
-            group.bits = bits_of((token for _, token in group.tokens), n_vocab)
+            group.bits = bits_of([token for _, token in group.tokens], n_vocab)
             self.text_bits |= group.bits
 
     def _add_fragment(self, piece: bytes, token: int) -> None:
