@@ -183,9 +183,8 @@ class _Parser:
             raise self._error("expected an item before a quantifier", at)
         times = most or least or 1
         if top.weight * times > MAX_REPETITION:
-            raise self._error(
-                f"a repetition multiplies {top.weight} nested rules by {times}; the product must not exceed {MAX_REPETITION}", at
-            )
+            product = f"multiplies {top.weight} nested rules by {times}; the product must not exceed {MAX_REPETITION}"
+            raise self._error(f"a repetition {product}", at)
         top.weight *= times
         self._symbols += 1 if most is None else most - least
         if least == most == 1:
@@ -269,7 +268,8 @@ class _Parser:
         if end < 0:
             raise self._error("expected > to close the token that begins here", start)
         if self._token_of_text is None:
-            raise self._error("a token can be written by its text only for a model's vocabulary; write its id, as in <[1000]>", start)
+            problem = "a token can be written by its text only for a model's vocabulary; write its id, as in <[1000]>"
+            raise self._error(problem, start)
         token = self._token_of_text(self._text[self._at : end + 1])
         if token is None:
             raise self._error("the text in <> must be exactly one token of the vocabulary, and is not", start)
