@@ -23,14 +23,14 @@ class TokenPicker:
         self, sampler: Sampler, constraint: GrammarConstraint | None = None, budget: ThinkingBudget | None = None
     ) -> None:
         self._sampler, self._constraint, self._budget = sampler, constraint, budget
-        if budget is not None:
-            sampler.vocabulary_stages.append(budget.apply)
 
     def pick(self, logits) -> int:
         """The next token for float32[n_vocab]; it is not accepted yet.
 
         Raises GrammarRejection if the grammar allows none of the candidates, otherwise as ``Sampler.sample``.
         """
+        if self._budget is not None and self._budget.forced is not None:
+            return self._sample_forced(logits, self._budget)
         token = self._sampler.sample(logits)
         constraint = self._active_constraint
         if constraint is None or constraint.allows(token):
@@ -53,6 +53,15 @@ class TokenPicker:
             self._budget.accept(token)
         if constraint is not None:
             constraint.accept(token)
+
+    def _sample_forced(self, logits, budget: ThinkingBudget) -> int:
+        # The stage is there only while it has something to say: with it a device cannot select the candidates itself.
+        stages = self._sampler.vocabulary_stages
+        stages.append(budget.apply)
+        try:
+            return self._sampler.sample(logits)
+        finally:
+            stages.pop()
 
     @property
     def _active_constraint(self) -> GrammarConstraint | None:

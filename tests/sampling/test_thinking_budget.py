@@ -209,6 +209,37 @@ def test_a_budget_overrides_the_sampler_and_its_penalties():
     assert picked(wish, block=budget(2), logit_bias=banned) == [START, 50, 50, MESSAGE, END, 50]
 
 
+def test_random_numbers_are_drawn_for_forced_tokens_too():
+    """As in llama.cpp, so that a seed gives the same text after a block."""
+    wish = Wish([START, 50, 5, 5, *[5] * 8])
+    free = picked(wish, temp=3, top_k=0, top_p=1, seed=4)
+    budgeted = picked(wish, block=budget(0, prompt=[START]), temp=3, top_k=0, top_p=1, seed=4)
+    assert budgeted[:2] == [MESSAGE, END] and budgeted[2:] == free[2:]
+
+
+class OnDevice(list):
+    """Logits that find their best token themselves, and tell how often they were asked to."""
+
+    asked = 0
+
+    def best_tokens(self, k, also):
+        raise AssertionError("greedy sampling without penalties needs only the best token")
+
+    def best_token(self):
+        OnDevice.asked += 1
+        return self.index(max(self))
+
+
+def test_where_nothing_is_forced_a_device_selects_the_candidates():
+    picker = TokenPicker(Sampler(SamplingOptions(temp=0, penalty=1)), budget=budget(0))
+    asked = []
+    for token in (50, START, MESSAGE, END, 50):
+        assert picker.pick(OnDevice(Wish([token]).logits(0))) == token
+        picker.accept(token)
+        asked.append(OnDevice.asked)
+    assert asked == [1, 2, 2, 2, 3]
+
+
 def test_a_grammar_replaces_what_it_refuses():
     assert picked(Wish(list(b"axc"), otherwise=b"yb"), 'root ::= "abc" | "azc"') == list(b"abc")
 
