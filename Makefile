@@ -1,6 +1,7 @@
 # make run     load SmolLM2 in a headless Chromium and stream a completion here   PROMPT= MODEL= N= GPU=0|1
 # make demo    serve the demo site and print its address                          PORT=
 # make test    every test, in CPython and in the browser                          ARGS='-k boot'
+# make bench   compare with llama.cpp compiled to WebAssembly, in one Chromium    ARGS='--models smollm2 --threads 1'
 # make dist    a plain folder, build/dist, that any static server can host
 # Everything needed is set up first and reused afterwards; 'make setup' does only that.
 
@@ -20,7 +21,7 @@ export PROMPT MODEL N GPU PORT
 # Folders too: one that lost a file is newer.
 PACKAGE_FILES := $(shell find bridge kernels -not -path '*/__pycache__*' 2>/dev/null)
 
-.PHONY: setup assets kernels wheel snapshot site models gemma run demo test dist clean
+.PHONY: setup assets kernels wheel snapshot site models gemma run demo test bench dist clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -72,6 +73,9 @@ demo: setup
 
 test: gemma setup
 	$(PY) -m pytest $(ARGS)
+
+bench: gemma setup
+	@$(PY) -m tools.bench_page $(ARGS)
 
 dist: site
 	@rm -rf build/dist

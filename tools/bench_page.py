@@ -1,8 +1,9 @@
 """Compares the bridge with wllama (llama.cpp compiled to WebAssembly): ``make bench``, figures in build/bench.json.
 
-One Chromium, one page, both engines in turn on the same model file: load it, evaluate the same prompt, decode greedily,
-unload; so many rounds, the order of the engines changing from round to round. No model cache is used. What is shown are
-medians and the ratios of medians: the figures of one run belong together, those of different machines or hours do not.
+One Chromium, a new page for each run, both engines in turn on the same model file: load it, evaluate the same prompt,
+decode greedily, unload; so many rounds, the order of the engines changing from round to round. No model cache is used. What
+is shown are medians and the ratios of medians: the figures of one run belong together, those of different machines or hours
+do not.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tools.run_page import model_file, positive
 PAGE = Path(__file__).with_suffix(".html")
 TIMEOUT_MS = 900_000
 POLL_SECONDS = 0.05
+SETTLE_SECONDS = 1.0  # for the processes of a closed page to end
 PEER = "@wllama/wllama@3.8.1"
 PEER_FILES = (
     Asset("wllama", "bench", "bench/wllama/index.min.js", 331458,
@@ -109,8 +111,8 @@ def _descendants(root: int) -> list[int]:
 
 
 @contextmanager
-def open_page(site: Path, models: dict[str, Path]) -> Iterator[tuple[Any, str]]:
-    """A page that can run both engines, and the address of the server it came from."""
+def open_browser(site: Path, models: dict[str, Path]) -> Iterator[tuple[Any, str]]:
+    """A browser, and the address of a server with a page that can run both engines."""
     routes = [
         Route("/bench.html", lambda request: FileResponse(PAGE)),
         Mount("/bench/wllama", StaticFiles(directory=BUILD / "bench" / "wllama")),
@@ -120,29 +122,29 @@ def open_page(site: Path, models: dict[str, Path]) -> Iterator[tuple[Any, str]]:
             tempfile.TemporaryDirectory() as profile:
         context = playwright.chromium.launch_persistent_context(profile, executable_path=require_browser(), args=list(FLAGS))
         try:
-            page = context.new_page()
-            page.set_default_timeout(TIMEOUT_MS)
-            page.on("pageerror", lambda error: print(f"the page reported: {error}", file=sys.stderr))
-            page.goto(f"{address}/bench.html")
-            page.wait_for_function("() => window.run")
-            yield page, address
+            context.set_default_timeout(TIMEOUT_MS)
+            yield context, address
         finally:
             context.close()
 
 
-def measure(page: Any, engine: str, spec: dict) -> dict:
-    """One run on a page that has just been loaded, so that the memory of the run before is gone."""
-    page.reload()
-    page.wait_for_function("() => window.run")
+def measure(browser: Any, address: str, engine: str, spec: dict) -> dict:
+    """One run on a page of its own: when the one before was closed its process ended, and its memory is gone."""
+    time.sleep(SETTLE_SECONDS)
     memory = Memory(os.getpid())
+    page = browser.new_page()
     try:
+        page.on("pageerror", lambda error: print(f"the page reported: {error}", file=sys.stderr))
+        page.goto(f"{address}/bench.html")
+        page.wait_for_function("() => window.run")
         run = page.evaluate("([engine, spec]) => window.run(engine, spec)", [engine, spec])
     finally:
         peak = memory.stop()
+        page.close()
     return {**run, "peakMiB": peak}
 
 
-def bench(page: Any, models: dict[str, Path], options: argparse.Namespace) -> list[dict]:
+def bench(browser: Any, address: str, models: dict[str, Path], options: argparse.Namespace) -> list[dict]:
     """All runs of a case at a time: {model, threads, runs: {engine: [run, …]}}."""
     cases = []
     for model in models:
@@ -150,10 +152,10 @@ def bench(page: Any, models: dict[str, Path], options: argparse.Namespace) -> li
             runs: dict[str, list[dict]] = {"bridge": [], "wllama": []}
             for number in range(options.rounds):
                 for engine in sorted(runs, reverse=number % 2 == 1):
-                    url = f"/bench/models/{model}.gguf?run={time.time_ns()}"  # no engine may find it in a cache
-                    spec = {"url": page.evaluate("(path) => new URL(path, location).href", url), "prompt": PROMPT,
-                            "threads": threads, "nCtx": options.ctx, "nPredict": options.predict, "layers": 0}
-                    run = measure(page, engine, spec)
+                    url = f"{address}/bench/models/{model}.gguf?run={time.time_ns()}"  # no engine may find it in a cache
+                    spec = {"url": url, "prompt": PROMPT, "threads": threads, "nCtx": options.ctx,
+                            "nPredict": options.predict, "layers": 0}
+                    run = measure(browser, address, engine, spec)
                     runs[engine].append(run)
                     show = ", ".join(f"{title} {value(run):.1f} {unit}" for title, unit, value, _ in FIGURES)
                     print(f"{model}, {threads} threads, round {number + 1}, {engine}: {show}", file=sys.stderr, flush=True)
@@ -202,14 +204,14 @@ def main() -> int:
     try:
         ensure(PEER_FILES, log=lambda text: print(text, file=sys.stderr))
         models = {Path(name).stem: model_file(name) for name in options.models.split(",")}
-        with open_page(options.site, models) as (page, _):
-            cases = bench(page, models, options)
-            browser = page.evaluate("() => navigator.userAgent")
+        with open_browser(options.site, models) as (browser, address):
+            cases = bench(browser, address, models, options)
+            version = browser.new_page().evaluate("() => navigator.userAgent")
     except (BridgeError, FetchError, SetupError) as error:
         print(error, file=sys.stderr)
         return 1
     summaries = [summary(case) for case in cases]
-    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "browser": browser}
+    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "browser": version}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps({"machine": machine, "summaries": summaries, "cases": cases}, indent=1))
     print(table(summaries))
