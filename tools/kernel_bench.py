@@ -26,6 +26,7 @@ import numpy as np
 from bridge.gpu.calls import Call, CallBuilder, Operand, quads
 from bridge.gpu.device import Dispatch
 from bridge.gpu.formats import FORMATS, grid_bytes
+from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import HARDWARE, SOFTWARE, tuning_for
 from bridge.gpu.weights import place_weights
 from bridge.gpu.wgsl import kernel_source
@@ -122,7 +123,7 @@ class _Bench:
         plan = Plan((step,), (), 0, 0, {"main": RopeTable(HEAD_DIM, 10000.0)}, (kv,))
         builder = CallBuilder(plan, place_weights(plan, self.device.limits), self.tuning, kv_type="f16",
                               max_workgroups=self.device.limits.max_compute_workgroups_per_dimension)
-        (call,) = builder.calls(step)
+        (call,) = calls_of(builder, step)
         layout = BatchLayout(plan)
         handles: list[Any] = []
         try:

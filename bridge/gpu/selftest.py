@@ -22,6 +22,7 @@ from bridge.errors import DeviceError
 from bridge.gpu.calls import CallBuilder, Operand, Pipeline, kv_unit, quads
 from bridge.gpu.device import Device, Dispatch, Limits
 from bridge.gpu.formats import grid_bytes
+from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning
 from bridge.gpu.weights import place_weights
 from bridge.graph.graph import TOKENS, KvLayer, Weight
@@ -125,7 +126,7 @@ class _Run:
         return found
 
     def _plan_step(self, case: _Case, step: Step) -> None:
-        (call,) = self._builder.calls(step)
+        (call,) = calls_of(self._builder, step)
         for choice in call.choices:
             entries: list[Any] = []
             for operand in call.operands:

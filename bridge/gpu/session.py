@@ -17,6 +17,7 @@ from bridge.gpu.calls import Call, CallBuilder, Operand, Pipeline, quads
 from bridge.gpu.device import Device, Dispatch
 from bridge.gpu.formats import grid_bytes
 from bridge.gpu.selftest import self_test
+from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
 from bridge.gpu.wgsl import kernel_source
@@ -44,7 +45,7 @@ class GpuSession:
         builder = CallBuilder(plan, self._placement, tuning, kv_type=kv_type,
                               max_workgroups=device.limits.max_compute_workgroups_per_dimension)
         self._n_token_ids = min((s.weights[0].shape[0] for s in plan.steps if s.kernel == "embed"), default=plan.n_vocab)
-        self._calls = [call for step in plan.steps for call in builder.calls(step)]
+        self._calls = [call for step in plan.steps for call in calls_of(builder, step)]
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
         self._pipelines: dict[Pipeline, Any] = {}

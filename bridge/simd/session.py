@@ -18,6 +18,7 @@ from bridge.simd.host import Host, Job
 from bridge.simd.memory import check_fits, plan_memory
 from bridge.simd.ops import OpBuilder, Region, stride
 from bridge.simd.program import MAX_OPS, encode
+from bridge.simd.steps import ops_of
 from bridge.simd.weights import grids_of, spans_of
 
 PRECISIONS = ("fast", "exact")
@@ -39,7 +40,7 @@ class SimdSession:
         self._host, self._plan = host, plan
         builder = OpBuilder(plan, kv_type=kv_type, exact=precision == "exact", has_relaxed=host.has_relaxed,
                             dot_mode=host.dot_mode)
-        self._ops = builder.ops()
+        self._ops = ops_of(builder)
         if len(self._ops) > MAX_OPS:
             raise UnsupportedError(f"the model takes {len(self._ops)} operations; the CPU backend takes {MAX_OPS}")
         self._formats = builder.formats

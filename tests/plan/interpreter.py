@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridge.graph.reference import OPERATIONS, ReferenceSession, _Batch
+from bridge.graph.reference import OPERATIONS, Batch, ReferenceSession
 from bridge.plan import BatchLayout, Plan
 
 F32 = np.float32
@@ -38,18 +38,18 @@ class PlanInterpreter(ReferenceSession):
         weights = [self._weights[w.name] for w in step.weights]
         if step.kernel == "kv_write":
             end = batch.start + len(batch.tokens)
-            self._k[step.attrs["layer"]][batch.start:end] = values[0]
-            self._v[step.attrs["layer"]][batch.start:end] = values[1]
+            self.k[step.attrs["layer"]][batch.start:end] = values[0]
+            self.v[step.attrs["layer"]][batch.start:end] = values[1]
             return None
         if step.kernel == "matmul":
             return OPERATIONS["matmul"](self, batch, values[:1], weights, step.attrs) + (values[1] if values[1:] else 0)
         return OPERATIONS[step.kernel](self, batch, values, weights, step.attrs)
 
-    def _unpack(self, block: bytes) -> _Batch:
+    def _unpack(self, block: bytes) -> Batch:
         words, floats = np.frombuffer(block, "<u4"), np.frombuffer(block, "<f4")
         n, start, m, at_tokens, at_outputs = (int(w) for w in words[:5])
         tables = {}
         for key, i in self.layout.table_index.items():
             offset, width = int(words[5 + i]), self.plan.rope_tables[key].n_rot
             tables[key] = floats[offset:offset + n * width].reshape(n, width // 2, 2)
-        return _Batch(words[at_tokens:at_tokens + n], start, words[at_outputs:at_outputs + m], tables)
+        return Batch(words[at_tokens:at_tokens + n], start, words[at_outputs:at_outputs + m], tables)

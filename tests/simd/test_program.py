@@ -9,6 +9,7 @@ from bridge.gguf import open_gguf
 from bridge.plan import lower
 from bridge.simd.ops import Access, Op, OpBuilder, Region
 from bridge.simd.program import KERNELS, MAX_OPS, RECORD_BYTES, RECORD_WORDS, barriers, encode
+from bridge.simd.steps import ops_of
 from tests.golden import golden, model_path
 
 INTERPRETER = Path(__file__).parents[2] / "kernels/simd"
@@ -50,7 +51,7 @@ def test_a_layer_needs_few_barriers():
     case = golden("llama-tied-f32")
     file = open_gguf(str(model_path(case)))
     plan = lower(build_graph(file.metadata, file.tensors, 64))
-    ops = OpBuilder(plan, kv_type="f16", exact=False, has_relaxed=True, dot_mode=0).ops()
+    ops = ops_of(OpBuilder(plan, kv_type="f16", exact=False, has_relaxed=True, dot_mode=0))
     n_layers = len(plan.kv_layers)
     assert sum(barriers(ops)) <= 10 * n_layers + 3
 
@@ -68,6 +69,6 @@ def test_activations_are_packed_once_for_all_that_read_them():
     case = golden("quant-llama-Q4_0")
     file = open_gguf(str(model_path(case)))
     plan = lower(build_graph(file.metadata, file.tensors, 64))
-    ops = OpBuilder(plan, kv_type="f16", exact=False, has_relaxed=True, dot_mode=0).ops()
+    ops = ops_of(OpBuilder(plan, kv_type="f16", exact=False, has_relaxed=True, dot_mode=0))
     per_layer = (sum(op.kernel == "quantise" for op in ops) - 1) / len(plan.kv_layers)  # one more for the output head
     assert per_layer == 4  # before q, k and v; before the output projection; before gate and up; before down

@@ -1,0 +1,52 @@
+"""Rotation by position, the cache, and attention over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.errors import UnsupportedError
+from bridge.gpu.calls import MAX_HEAD_DIM, Call, CallBuilder, Choice, Operand, pack, quads
+from bridge.plan.plan import Step
+
+
+def rope(b: CallBuilder, step: Step) -> Iterator[Call]:
+    attrs = step.attrs
+    if attrs["head_dim"] % 2 or attrs["n_rot"] % 2:
+        raise UnsupportedError(f"step {step.name} rotates {attrs['n_rot']} of {attrs['head_dim']} columns of a head; "
+                               "the WebGPU backend needs even numbers")
+    dims = pack(attrs["head_dim"] // 2, attrs["n_rot"] // 2, step.width // 2, 4 * quads(step.width),
+                b.table_index[attrs["table"]])
+    yield from b.by_columns(step, "rope.wgsl", dims, b.slots(step), step.width // 2,
+                            NEOX=attrs["style"] == "neox")
+
+
+def kv_write(b: CallBuilder, step: Step) -> Iterator[Call]:
+    layer, unit = step.attrs["layer"], b.kv_unit
+    k_width, v_width = b.plan.kv_layers[layer].k_width, b.plan.kv_layers[layer].v_width
+    dims = pack(k_width // unit, v_width // unit, 4 * quads(k_width) // unit, 4 * quads(v_width) // unit)
+    operands = (*(Operand("slot", slot) for slot in step.inputs), Operand("k", layer), Operand("v", layer))
+    yield from b.by_columns(step, "kv_write.wgsl", dims, operands, (k_width + v_width) // unit, "rrww",
+                            **b.kv_values)
+
+
+def attention(b: CallBuilder, step: Step) -> Iterator[Call]:
+    attrs, kv, unit = step.attrs, b.plan.kv_layers[step.attrs["layer"]], b.kv_unit
+    head_dim, head_dim_v, n_head = attrs["head_dim"], attrs["head_dim_v"], attrs["n_head"]
+    if head_dim % 2 or head_dim_v % 2 or max(head_dim, head_dim_v) > MAX_HEAD_DIM:
+        raise UnsupportedError(f"step {step.name} has heads of {head_dim} and {head_dim_v} columns; "
+                               f"the WebGPU backend needs even numbers up to {MAX_HEAD_DIM}")
+    dims = pack(n_head, n_head // attrs["n_head_kv"], head_dim // unit, head_dim_v // unit, kv.k_width // unit,
+                kv.v_width // unit, 4 * quads(n_head * head_dim) // unit, 4 * quads(step.width) // unit, attrs["window"],
+                float(attrs["scale"]), float(attrs["softcap"]))
+    pipeline = b.pipeline("attention.wgsl", "rrrw", WORKGROUP=b.tuning.attention_workgroup,
+                          CHUNK=b.tuning.attention_chunk, MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, **b.kv_values)
+    operands = (Operand("slot", step.inputs[0]), Operand("k", attrs["layer"]), Operand("v", attrs["layer"]),
+                Operand("slot", step.output))
+    yield Call(step.name, (Choice(1, n_head, pipeline),), dims, operands, step.rows)
+
+
+KERNELS = {
+    "rope": rope,
+    "kv_write": kv_write,
+    "attention": attention,
+}

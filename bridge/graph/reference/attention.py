@@ -1,0 +1,50 @@
+"""Rotation by position, and attention over the cache."""
+
+from __future__ import annotations
+
+import numpy as np
+
+F32 = np.float32
+
+
+def _rope(state, batch, inputs, weights, attrs):
+    x, n_rot = inputs[0], attrs["n_rot"]
+    heads = x.reshape(len(x), -1, attrs["head_dim"]).copy()
+    table = batch.tables[attrs["table"]][:, None]
+    cos, sin = table[..., 0], table[..., 1]
+    if attrs["style"] == "norm":
+        first, second = slice(0, n_rot, 2), slice(1, n_rot, 2)
+    else:
+        first, second = slice(0, n_rot // 2), slice(n_rot // 2, n_rot)
+    a, b = heads[..., first].copy(), heads[..., second].copy()
+    heads[..., first] = a * cos - b * sin
+    heads[..., second] = a * sin + b * cos
+    return heads.reshape(x.shape)
+
+
+def _attention(state, batch, inputs, weights, attrs):
+    q, n = inputs[0], len(inputs[0])
+    k_cache, v_cache = state.k[attrs["layer"]], state.v[attrs["layer"]]
+    end = batch.start + n
+    if len(inputs) == 3:
+        k_cache[batch.start:end] = inputs[1]
+        v_cache[batch.start:end] = inputs[2]
+    group = attrs["n_head"] // attrs["n_head_kv"]
+    queries = q.reshape(n, attrs["n_head_kv"], group, attrs["head_dim"])
+    keys = k_cache[:end].astype(F32).reshape(end, attrs["n_head_kv"], attrs["head_dim"])
+    values = v_cache[:end].astype(F32).reshape(end, attrs["n_head_kv"], attrs["head_dim_v"])
+    scores = np.einsum("tkgd,skd->kgts", queries, keys, optimize=True) * F32(attrs["scale"])
+    if attrs["softcap"]:
+        scores = F32(attrs["softcap"]) * np.tanh(scores / F32(attrs["softcap"]))
+    at = np.arange(batch.start, end)[:, None]
+    seen = np.arange(end)[None]
+    hidden = seen > at
+    if attrs["window"]:
+        hidden |= seen <= at - attrs["window"]
+    scores = np.where(hidden, F32(-np.inf), scores)
+    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    scores /= scores.sum(axis=-1, keepdims=True)
+    return np.einsum("kgts,skd->tkgd", scores, values, optimize=True).reshape(n, -1)
+
+
+OPERATIONS = {"rope": _rope, "attention": _attention}

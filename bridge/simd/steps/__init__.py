@@ -1,0 +1,25 @@
+"""What each kind of step is in operations, by family; the families are those of bridge.graph.reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from bridge.errors import UnsupportedError
+from bridge.plan.plan import Step
+from bridge.simd.ops import Op, OpBuilder
+from bridge.simd.steps import attention, dense, experts
+
+KERNELS: Mapping[str, Callable[[OpBuilder, Step], Iterator[Op]]] = {
+    **dense.KERNELS, **attention.KERNELS, **experts.KERNELS}
+
+
+def ops_of(builder: OpBuilder) -> list[Op]:
+    """All operations of the builder's plan, in order. Raises UnsupportedError for what no kernel does."""
+    found = [builder.rope_table(key, table) for key, table in builder.plan.rope_tables.items()]
+    for step in builder.plan.steps:
+        kernel = KERNELS.get(step.kernel)
+        if kernel is None:
+            raise UnsupportedError(f"the CPU backend has no kernel for {step.kernel} (step {step.name})")
+        found += kernel(builder, step)
+        builder.step_done(step)
+    return found

@@ -1,0 +1,47 @@
+"""Rotation by position, the cache, and attention over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bridge.errors import UnsupportedError
+from bridge.plan.plan import Step
+from bridge.simd.ops import Access, Op, OpBuilder, Region, stride
+
+
+def rope(b: OpBuilder, step: Step) -> Iterator[Op]:
+    attrs = step.attrs
+    if attrs["head_dim"] % 2 or attrs["n_rot"] % 2:
+        raise UnsupportedError(f"step {step.name} rotates {attrs['n_rot']} of {attrs['head_dim']} columns of a head; "
+                               "the CPU backend needs even numbers")
+    width, table = stride(step.width), Region("table", attrs["table"])
+    op = b.row_op(step, "rope", lambda x, out: (
+        x, width, out, width, step.width, attrs["head_dim"], attrs["n_rot"], int(attrs["style"] == "neox"), table))
+    yield replace(op, reads=(*op.reads, Access(table, attrs["n_rot"])))
+
+
+def kv_write(b: OpBuilder, step: Step) -> Iterator[Op]:
+    layer = step.attrs["layer"]
+    widths = b.plan.kv_layers[layer]
+    k, v = (Region("slot", slot) for slot in step.inputs)
+    caches = Region("k", layer), Region("v", layer)
+    args = (k, stride(widths.k_width), v, stride(widths.v_width), *caches, widths.k_width, widths.v_width, b.f16)
+    reads = Access(k, stride(widths.k_width)), Access(v, stride(widths.v_width))
+    yield Op("kv_write", step.rows, args, reads, tuple(map(Access, caches)), step.name)
+
+
+def attention(b: OpBuilder, step: Step) -> Iterator[Op]:
+    attrs, q, out = step.attrs, Region("slot", step.inputs[0]), Region("slot", step.output)
+    caches = Region("k", attrs["layer"]), Region("v", attrs["layer"])
+    args = (q, stride(attrs["n_head"] * attrs["head_dim"]), out, stride(step.width), *caches, attrs["n_head"],
+            attrs["n_head_kv"], attrs["head_dim"], attrs["head_dim_v"], attrs["window"], b.f16,
+            float(attrs["scale"]), float(attrs["softcap"]))
+    yield Op("attention", step.rows, args, tuple(map(Access, (q, *caches))), (Access(out),), step.name)
+
+
+KERNELS = {
+    "rope": rope,
+    "kv_write": kv_write,
+    "attention": attention,
+}
