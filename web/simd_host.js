@@ -102,6 +102,7 @@ class SimdHost {
     const held = this.#memory?.buffer.byteLength ?? 0;
     const spare = held > SPARE_BYTES && held > SPARE_FACTOR * nbytes;
     if (!this.#memory || bits !== this.#bits || spare) await this.#start(bits);
+    while (this.#exports.retire_job()) await macrotask(); // one may still be looking at the program of the last model
     const missing = Math.ceil((nbytes - this.#memory.buffer.byteLength) / PAGE);
     if (missing <= 0) return;
     try {
@@ -151,10 +152,10 @@ class SimdHost {
    */
   async run(job, params, nThreads) {
     this.#throwIfFailed();
-    const { program, n_ops, params: to, scratch, scratch_units } = JSON.parse(job);
-    this.write(to * 16, params);
+    const { program, n_ops, mail, params: to, scratch, scratch_units } = JSON.parse(job);
+    this.write(mail * 16, params);
     this.#counters.runs += 1;
-    const call = [program, n_ops, to, scratch, scratch_units, nThreads];
+    const call = [program, n_ops, mail, to, scratch, scratch_units, nThreads];
     if (this.#onPage && this.#isolated) {
       await this.#runElsewhere(call);
     } else {
@@ -276,6 +277,8 @@ class SimdHost {
     this.#exports.post_job(...call);
     await done;
     this.#finished = null;
+    // The thread's own message may still be on its way.
+    if (this.#exports.has_failed()) throw this.#failed('a thread of the CPU backend failed');
   }
 
   #stop() {

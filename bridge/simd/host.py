@@ -69,7 +69,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Job:
-    """A program in memory and what its runs need: units of its records, parameters and the threads' scratch memory.
+    """A program in memory and what its runs need: units of its records, of the parameters as the caller writes them
+    (mail) and as they are read, and of the threads' scratch memory.
 
     The result is rows of ``row_nbytes`` bytes, ``row_stride`` bytes apart from address ``result``; at address ``selected``
     there is room for MAX_SELECTED of its numbers and their indices.
@@ -77,6 +78,7 @@ class Job:
 
     program: int
     n_ops: int
+    mail: int
     params: int
     scratch: int
     scratch_units: int

@@ -44,6 +44,7 @@ class MemoryMap:
     """Addresses in bytes. ``weights_nbytes`` and ``cache_nbytes`` are parts of ``nbytes``, all of it."""
 
     program: Area
+    mail: Area
     params: Area
     staging: Area
     scratch: Area
@@ -73,7 +74,7 @@ def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], pa
     weights = {w.name: w for w in plan.weights().values()}
     row_nbytes = [_row_nbytes(formats[w.name], w.shape[-1]) for w in weights.values()]
     program = taken.take(RECORD_BYTES * len(ops))
-    params = taken.take(4 * (HEADER_WORDS + n_ubatch + max_outputs))
+    mail, params = (taken.take(4 * (HEADER_WORDS + n_ubatch + max_outputs)) for _ in range(2))
     staging = taken.take(max(STAGING_BYTES, ROWS * max(row_nbytes)))
     scratch_units = _scratch_nbytes(plan) // UNIT
     scratch = taken.take(scratch_units * UNIT * n_threads)
@@ -105,7 +106,7 @@ def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], pa
     for region, pack in packed.items():
         n_rows = -(-rows[pack.slot] * pack.rows // TILE) * TILE
         regions[region] = taken.take(n_rows * pack.n_in // 32 * ((64 if pack.wide else 32) + 16))
-    return MemoryMap(program, params, staging, scratch, scratch_units, selected, regions,
+    return MemoryMap(program, mail, params, staging, scratch, scratch_units, selected, regions,
                      -(-taken.end // PAGE) * PAGE, weights_nbytes, cache_nbytes)
 
 

@@ -1,7 +1,7 @@
 """Operations -> the records that the interpreter in kernels/simd/interpreter.c replays.
 
-A record is 24 words: the operation's number, whether all threads must have arrived before it, the word of the parameter
-block with its number of rows, and its arguments: integers, float32 numbers, and regions as addresses in units of 16 bytes.
+A record is 24 words: the operation's number, how it follows the one before, the word of the parameter block with its
+number of rows, and its arguments: integers, float32 numbers, and regions as addresses in units of 16 bytes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,18 @@ MAX_OPS = 16384
 WORD_OF_ROWS = {TOKENS: 0, OUTPUTS: 2}  # where the parameter block has the number of rows (bridge.plan.batch)
 
 
+ITEM_KERNELS = ("matmul", "matmul_experts", "attention")
+"""Those whose work is not cut by rows of their result."""
+BESIDE, JOINED, BARRIER = range(3)
+"""How an operation follows the one before: independent of it; going by the same rows, of which a thread does both; or
+only when all before it is done."""
+
+
 def encode(ops: Sequence[Any], regions: Mapping[Any, Any]) -> bytes:
     """The program of ``ops`` (bridge.simd.ops); ``regions`` maps each region to its area."""
     records = []
-    for op, barrier in zip(ops, barriers(ops)):
-        words = struct.pack("<3I", KERNELS.index(op.kernel), barrier, WORD_OF_ROWS[op.rows])
+    for op, follows in zip(ops, sequence(ops)):
+        words = struct.pack("<3I", KERNELS.index(op.kernel), follows, WORD_OF_ROWS[op.rows])
         words += b"".join(_argument(argument, regions) for argument in op.args)
         if len(words) > RECORD_BYTES:
             raise ValueError(f"operation {op.name} has {len(op.args)} arguments; a record holds {RECORD_WORDS - 3}")
@@ -42,27 +49,50 @@ def _argument(argument: Any, regions: Mapping[Any, Any]) -> bytes:
     return struct.pack("<f" if isinstance(argument, float) else "<I", argument)
 
 
-def barriers(ops: Sequence[Any]) -> list[bool]:
-    """Before which operations all threads must meet: those that touch what others may still be writing or reading.
+def sequence(ops: Sequence[Any]) -> list[int]:
+    """How each operation follows the one before.
 
-    Operations that go by rows of the same length give a row to the same thread, so they need none between each other.
+    One that touches what others since the last barrier may still be writing or reading needs a barrier, except that in
+    operations that are joined a row is touched by one thread only.
     """
-    needed = []
-    written: dict[Any, int] = {}  # region -> the row of all its writers since the last barrier, 0 if they differ
-    read: dict[Any, int] = {}
+    found: list[int] = []
+    before, unit = _Accesses(), _Accesses()  # since the last barrier: what is not joined to this one, and what is
+    last = None
     for op in ops:
-        meets = (any(_clash(access, written) for access in (*op.reads, *op.writes))
-                 or any(_clash(access, read) for access in op.writes))
-        needed.append(meets)
-        if meets:
-            written.clear()
-            read.clear()
-        for accesses, seen in ((op.reads, read), (op.writes, written)):
+        joins = (last is not None and op.rows == last.rows
+                 and op.kernel not in ITEM_KERNELS and last.kernel not in ITEM_KERNELS)
+        if not joins:
+            before.add_all(unit)
+            unit = _Accesses()
+        if before.clash(op, by_row=False) or unit.clash(op, by_row=True):
+            before, unit = _Accesses(), _Accesses()
+            found.append(BARRIER)
+        else:
+            found.append(JOINED if joins else BESIDE)
+        unit.add(op)
+        last = op
+    return found
+
+
+class _Accesses:
+    """Regions read and written, each with the length of the rows it was touched by, 0 where these differ."""
+
+    def __init__(self) -> None:
+        self._read: dict[Any, int] = {}
+        self._written: dict[Any, int] = {}
+
+    def add(self, op: Any) -> None:
+        for accesses, seen in ((op.reads, self._read), (op.writes, self._written)):
             for access in accesses:
-                same = seen.get(access.region, access.row) == access.row
-                seen[access.region] = access.row if same else 0
-    return needed
+                seen[access.region] = access.row if seen.get(access.region, access.row) == access.row else 0
 
+    def add_all(self, other: _Accesses) -> None:
+        self._read |= other._read
+        self._written |= other._written
 
-def _clash(access: Any, earlier: Mapping[Any, int]) -> bool:
-    return access.region in earlier and not (access.row and earlier[access.region] == access.row)
+    def clash(self, op: Any, by_row: bool) -> bool:
+        """Whether the operation reads what is written here, or writes what is touched here, other than ``by_row``."""
+        pairs = [*((access, self._written) for access in (*op.reads, *op.writes)),
+                 *((access, self._read) for access in op.writes)]
+        return any(access.region in seen and not (by_row and access.row and seen[access.region] == access.row)
+                   for access, seen in pairs)

@@ -154,8 +154,9 @@ class SimdSession:
             self._host.write(memory.regions[Region("grid", name)].address, data)
         self._host.write(memory.program.address, encode(self._ops, memory.regions))
         self._job = Job(
-            program=memory.program.unit, n_ops=len(self._ops), params=memory.params.unit, scratch=memory.scratch.unit,
-            scratch_units=memory.scratch_units, result=memory.regions[Region("slot", self._plan.logits)].address,
+            program=memory.program.unit, n_ops=len(self._ops), mail=memory.mail.unit, params=memory.params.unit,
+            scratch=memory.scratch.unit, scratch_units=memory.scratch_units,
+            result=memory.regions[Region("slot", self._plan.logits)].address,
             row_nbytes=4 * n_vocab, row_stride=4 * stride(n_vocab), selected=memory.selected.address,
         )
 

@@ -91,6 +91,8 @@ class WasmtimeHost:
         return self._variant
 
     async def reserve(self, nbytes: int) -> None:
+        while self._call("retire_job"):  # one may still be looking at the program of the last model
+            await asyncio.sleep(0)
         missing = -(-(nbytes - len(self._bytes)) // PAGE)
         if missing > 0:
             try:
@@ -124,9 +126,9 @@ class WasmtimeHost:
 
     async def run(self, job: Job, params: bytes, n_threads: int, n_rows: int) -> memoryview | None:
         await asyncio.sleep(0)
-        self.write(job.params * UNIT, params)
+        self.write(job.mail * UNIT, params)
         self.counters.runs += 1
-        if self._call("run", job.program, job.n_ops, job.params, job.scratch, job.scratch_units, n_threads):
+        if self._call("run", job.program, job.n_ops, job.mail, job.params, job.scratch, job.scratch_units, n_threads):
             raise DeviceError("a thread of the CPU backend failed")
         if not n_rows:
             return None
@@ -145,7 +147,7 @@ class WasmtimeHost:
             return
         self._closed = True
         if self._threads:
-            self._call("post_job", 0, 0, 0, 0, 0, 0)
+            self._call("post_job", 0, 0, 0, 0, 0, 0, 0)
             for thread in self._threads:
                 thread.join(JOIN_SECONDS)
         self._threads = []

@@ -130,7 +130,7 @@ INLINE void mix_row(const Work *w, u32 query, int n, u32 n_keys) {
 }
 
 /* The queries of heads `head` … of key head `kv_head` and tokens `token` …; they are gathered token by token. */
-static void attend(Context *c, const Args *a, u32 kv_head, u32 head, u32 n_heads, u32 token, u32 n_tokens) {
+static void attend(const Context *c, const Args *a, u32 kv_head, u32 head, u32 n_heads, u32 token, u32 n_tokens) {
   Work w = work_in(c->scratch, a);
   u32 n = n_heads * n_tokens, start = c->params[P_START];
   for (u32 i = 0; i < n; i++) {
@@ -163,17 +163,30 @@ static void attend(Context *c, const Args *a, u32 kv_head, u32 head, u32 n_heads
   }
 }
 
-void attention(Context *c, u32 n_rows, const void *args) {
-  const Args *a = args;
+/* How the queries are cut into items. Heads that share keys stay together where there is work enough for all. */
+typedef struct Cut {
+  u32 group, heads, tokens, parts; /* heads of a key head; heads and tokens of an item; items for the same tokens */
+} Cut;
+
+static Cut cut(const Context *c, const Args *a, u32 n_rows) {
   u32 group = a->n_head / a->n_head_kv;
-  /* Heads that share keys stay together where there is work enough for all threads. */
-  u32 n_heads = min_u32(n_rows == 1 && a->n_head_kv < 2 * c->n_threads && c->n_threads > 1 ? 1 : group, MAX_QUERIES);
-  u32 n_tokens = max_u32(1, MAX_QUERIES / n_heads);
-  u32 per_group = ceil_div(group, n_heads), tiles = ceil_div(n_rows, n_tokens), item;
-  while ((item = claim(c)) < a->n_head_kv * per_group * tiles) {
-    u32 tile = item / (a->n_head_kv * per_group), part = item % (a->n_head_kv * per_group);
-    u32 kv_head = part / per_group, head = part % per_group * n_heads;
-    attend(c, a, kv_head, kv_head * group + head, min_u32(n_heads, group - head), tile * n_tokens,
-           min_u32(n_tokens, n_rows - tile * n_tokens));
-  }
+  int alone = n_rows == 1 && c->n_threads > 1 && a->n_head_kv < 2 * c->n_threads;
+  u32 heads = min_u32(alone ? 1 : group, MAX_QUERIES);
+  return (Cut){group, heads, max_u32(1, MAX_QUERIES / heads), a->n_head_kv * ceil_div(group, heads)};
 }
+
+static u32 attention_items(const Context *c, u32 n_rows, const void *args) {
+  Cut k = cut(c, args, n_rows);
+  return ceil_div(n_rows, k.tokens) * k.parts;
+}
+
+static void attention_item(const Context *c, u32 n_rows, const void *args, u32 item) {
+  const Args *a = args;
+  Cut k = cut(c, a, n_rows);
+  u32 token = item / k.parts * k.tokens, per_group = ceil_div(k.group, k.heads);
+  u32 kv_head = item % k.parts / per_group, head = item % per_group * k.heads;
+  u32 n_heads = min_u32(k.heads, k.group - head), n_tokens = min_u32(k.tokens, n_rows - token);
+  attend(c, a, kv_head, kv_head * k.group + head, n_heads, token, n_tokens);
+}
+
+const Kernel attention = {attention_items, attention_item};

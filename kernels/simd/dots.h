@@ -11,7 +11,6 @@
 
 /* Whether codes of this layout are multiplied in the wide way on this machine. */
 INLINE int needs_wide_dots(enum Layout layout) {
-  (void)layout;
 #ifdef __wasm_relaxed_simd__
   return has_wide_codes(layout) && dot_mode == DOTS_SATURATE;
 #else
@@ -24,7 +23,6 @@ INLINE void dot_narrow(v128 q, const u8 *codes, v128 acc[2]) {
 #ifdef __wasm_relaxed_simd__
   acc[0] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat(codes), q, acc[0]);
 #else
-  (void)q, (void)codes, (void)acc;
   __builtin_unreachable();
 #endif
 }

@@ -1,4 +1,4 @@
-/* x @ weight.T: groups of four rows of the weight are shared out among the threads.
+/* x @ weight.T: an item of work is some groups of four rows of the weight.
  *
  * One row of x: each block is unpacked in registers and multiplied at once, because reading the weight is what takes the
  * time. More rows: a group is unpacked once into a panel in the first-level cache, which then meets every tile of x.
@@ -28,8 +28,8 @@ INLINE void put(const Output *o, u32 row, u32 group, v128 sums) {
   store(o->out + (uintptr_t)row * o->out_stride + 4 * group, sums);
 }
 
-/* Groups a thread claims at once: enough for little traffic on the counter, few enough for all threads to end together. */
-INLINE u32 groups_per_claim(const Context *c, u32 n_groups) {
+/* Groups of one item: enough for little traffic on the counters, few enough for all threads to end together. */
+INLINE u32 groups_per_item(const Context *c, u32 n_groups) {
   return max_u32(MAX_STREAMS, min_u32(64, n_groups / (8 * c->n_threads)) / MAX_STREAMS * MAX_STREAMS);
 }
 
@@ -55,7 +55,7 @@ static void one_row(const Args *a, const Output *o, u32 first, u32 end) {
   }
 }
 
-static void tiles(Context *c, const Args *a, const Output *o, u32 n_rows, u32 first, u32 end) {
+static void tiles(const Context *c, const Args *a, const Output *o, u32 n_rows, u32 first, u32 end) {
   u32 size = group_nbytes(a->layout, a->n_in);
   u32 tile = act_tile(TILE, needs_wide_dots(a->layout), a->n_in);
   for (u32 g = first; g < end; g++) {
@@ -69,7 +69,7 @@ static void tiles(Context *c, const Args *a, const Output *o, u32 n_rows, u32 fi
   }
 }
 
-static void in_floats(Context *c, const Args *a, const Output *o, u32 n_rows, u32 first, u32 end) {
+static void in_floats(const Context *c, const Args *a, const Output *o, u32 n_rows, u32 first, u32 end) {
   u32 size = group_nbytes(a->layout, a->n_in);
   const f32 *x = at(a->x);
   for (u32 g = first; g < end; g++) {
@@ -84,18 +84,24 @@ static void in_floats(Context *c, const Args *a, const Output *o, u32 n_rows, u3
   }
 }
 
-void matmul(Context *c, u32 n_rows, const void *args) {
+static u32 matmul_items(const Context *c, u32 n_rows, const void *args) {
   const Args *a = args;
-  Output o = {a->bias ? at(a->bias) : 0, a->residual ? at(a->residual) : 0, at(a->out), a->residual_stride, a->out_stride};
-  u32 n_groups = ceil_div(a->n_out, 4), step = groups_per_claim(c, n_groups), chunk;
-  if (!n_rows) return;
-  while ((chunk = claim(c) * step) < n_groups) {
-    u32 end = min_u32(chunk + step, n_groups);
-    if (n_rows == 1 && (is_float(a->layout) || !a->exact)) one_row(a, &o, chunk, end);
-    else if (a->exact) in_floats(c, a, &o, n_rows, chunk, end);
-    else tiles(c, a, &o, n_rows, chunk, end);
-  }
+  u32 n_groups = ceil_div(a->n_out, 4);
+  return n_rows ? ceil_div(n_groups, groups_per_item(c, n_groups)) : 0;
 }
+
+static void matmul_item(const Context *c, u32 n_rows, const void *args, u32 item) {
+  const Args *a = args;
+  const f32 *bias = a->bias ? at(a->bias) : 0, *residual = a->residual ? at(a->residual) : 0;
+  Output o = {bias, residual, at(a->out), a->residual_stride, a->out_stride};
+  u32 n_groups = ceil_div(a->n_out, 4), step = groups_per_item(c, n_groups), first = item * step;
+  u32 end = min_u32(first + step, n_groups);
+  if (n_rows == 1 && (is_float(a->layout) || !a->exact)) one_row(a, &o, first, end);
+  else if (a->exact) in_floats(c, a, &o, n_rows, first, end);
+  else tiles(c, a, &o, n_rows, first, end);
+}
+
+const Kernel matmul = {matmul_items, matmul_item};
 
 /* Mixture of experts: for each expert the rows of the batch that chose it. */
 typedef struct ExpertArgs {
@@ -106,7 +112,7 @@ typedef struct ExpertArgs {
   u32 out, out_stride;
 } ExpertArgs;
 
-static void expert_groups(Context *c, const ExpertArgs *a, u32 n_rows, u32 expert, u32 first, u32 end) {
+static void expert_groups(const Context *c, const ExpertArgs *a, u32 n_rows, u32 expert, u32 first, u32 end) {
   u32 size = group_nbytes(a->layout, a->n_in), x_size = act_tile(1, needs_wide_dots(a->layout), a->n_in);
   const u8 *weight = (const u8 *)at(a->weight) + (uintptr_t)expert * (a->n_out / 4) * size;
   for (u32 g = first; g < end; g++) {
@@ -141,11 +147,22 @@ static int is_used(const ExpertArgs *a, u32 n_rows, u32 expert) {
   return 0;
 }
 
-void matmul_experts(Context *c, u32 n_rows, const void *args) {
-  const ExpertArgs *a = args;
-  u32 n_groups = a->n_out / 4, step = groups_per_claim(c, n_groups * a->n_used), chunks = ceil_div(n_groups, step), item;
-  while ((item = claim(c)) < chunks * a->n_expert) {
-    u32 expert = item / chunks, first = item % chunks * step;
-    if (is_used(a, n_rows, expert)) expert_groups(c, a, n_rows, expert, first, min_u32(first + step, n_groups));
-  }
+static u32 expert_chunks(const Context *c, const ExpertArgs *a, u32 *step) {
+  u32 n_groups = a->n_out / 4;
+  *step = groups_per_item(c, n_groups * a->n_used);
+  return ceil_div(n_groups, *step);
 }
+
+static u32 experts_items(const Context *c, u32 n_rows, const void *args) {
+  const ExpertArgs *a = args;
+  u32 step;
+  return n_rows ? expert_chunks(c, a, &step) * a->n_expert : 0;
+}
+
+static void experts_item(const Context *c, u32 n_rows, const void *args, u32 item) {
+  const ExpertArgs *a = args;
+  u32 step, chunks = expert_chunks(c, a, &step), expert = item / chunks, first = item % chunks * step;
+  if (is_used(a, n_rows, expert)) expert_groups(c, a, n_rows, expert, first, min_u32(first + step, a->n_out / 4));
+}
+
+const Kernel matmul_experts = {experts_items, experts_item};

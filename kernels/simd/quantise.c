@@ -46,11 +46,11 @@ INLINE void quantise_row(const f32 *x, u8 *tile, u32 row, u32 rows, u32 n_in, in
 
 /* x [rows · repeat, n_in] -> tiles: of one row where `tile` is 1 or there is one row only, else of four. Rows that fill up
  * the last tile keep whatever is there: the results made from them are not stored. */
-void quantise(Context *c, u32 n_rows, const void *args) {
+static void quantise_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const Args *a = args;
   u32 rows = a->tile == 1 || n_rows == 1 ? 1 : TILE;
   u32 size = act_tile(rows, a->wide, a->n_in);
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const f32 *x = (const f32 *)at(a->x) + (uintptr_t)r * a->stride;
     for (u32 i = 0; i < a->repeat; i++) {
       u32 row = r * a->repeat + i;
@@ -60,3 +60,5 @@ void quantise(Context *c, u32 n_rows, const void *args) {
     }
   }
 }
+
+const Kernel quantise = {row_items, quantise_rows};

@@ -15,8 +15,6 @@ EXPORT("probe_dots") u32 probe_dots(u32 careful) {
   if (careful) return dot_mode;
   if (dot == 4 * 127 * -1) dot_mode = DOTS_SIGNED;
   if (dot == 4 * 127 * 255) dot_mode = DOTS_UNSIGNED;
-#else
-  (void)careful;
 #endif
   return dot_mode;
 }

@@ -32,11 +32,13 @@ static void cosine_and_sine(double x, f32 magnitude, f32 *out) {
   out[1] = (f32)(sine * magnitude);
 }
 
-void rope_table(Context *c, u32 n_rows, const void *args) {
+static void rope_table_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const Args *a = args;
   const double *angles = at(a->angles);
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     f32 *out = (f32 *)at(a->out) + (uintptr_t)r * 2 * a->half;
     for (u32 i = 0; i < a->half; i++) cosine_and_sine((c->params[P_START] + r) * angles[i], a->magnitude, out + 2 * i);
   }
 }
+
+const Kernel rope_table = {row_items, rope_table_rows};

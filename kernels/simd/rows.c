@@ -1,27 +1,33 @@
-/* Operations on the rows of activations: each row is computed by one thread (FOR_OWN_ROWS). Rows of a slot are `stride`
- * floats apart, a multiple of four; vectors may run into the columns that fill a row up. */
+/* Operations that go by rows of activations. Rows of a slot are `stride` floats apart, a multiple of four; vectors may
+ * run into the columns that fill a row up. */
 #include "matmul.h"
 #include "team.h"
 
 INLINE const f32 *row_of(u32 unit, u32 stride, u32 row) { return (const f32 *)at(unit) + (uintptr_t)row * stride; }
 INLINE f32 *out_row(u32 unit, u32 stride, u32 row) { return (f32 *)at(unit) + (uintptr_t)row * stride; }
 
+u32 row_items(const Context *c, u32 n_rows, const void *args) {
+  return ceil_div(n_rows, ROWS_PER_ITEM);
+}
+
 typedef struct EmbedArgs {
   u32 weight, layout, n_in, out, out_stride;
   f32 scale;
 } EmbedArgs;
 
-void embed(Context *c, u32 n_rows, const void *args) {
+static void embed_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const EmbedArgs *a = args;
   const u32 *tokens = c->params + c->params[P_TOKEN_IDS];
   uintptr_t size = group_nbytes(a->layout, a->n_in);
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const u8 *group = (const u8 *)at(a->weight) + tokens[r] / 4 * size;
     const f32 *columns = float_panel(a->layout, group, a->n_in, c->scratch) + tokens[r] % 4;
     f32 *out = out_row(a->out, a->out_stride, r);
     for (u32 i = 0; i < a->n_in; i++) out[i] = columns[4 * i] * a->scale;
   }
 }
+
+const Kernel embed = {row_items, embed_rows};
 
 typedef struct NormArgs {
   u32 x, x_stride, out, out_stride, weight, width, group;
@@ -48,14 +54,16 @@ static void norm_group(const f32 *x, const f32 *weight, f32 *out, u32 n, f32 eps
   for (; i < n; i++) out[i] = x[i] * factor * weight[i];
 }
 
-void rms_norm(Context *c, u32 n_rows, const void *args) {
+static void rms_norm_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const NormArgs *a = args;
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const f32 *x = row_of(a->x, a->x_stride, r);
     f32 *out = out_row(a->out, a->out_stride, r);
     for (u32 g = 0; g < a->width; g += a->group) norm_group(x + g, at(a->weight), out + g, a->group, a->eps);
   }
 }
+
+const Kernel rms_norm = {row_items, rms_norm_rows};
 
 typedef struct RopeArgs {
   u32 x, x_stride, out, out_stride, width, head_dim, n_rot, neox, table;
@@ -96,9 +104,9 @@ static void rotate_halves(const f32 *x, const f32 *table, f32 *out, u32 half) {
   }
 }
 
-void rope(Context *c, u32 n_rows, const void *args) {
+static void rope_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const RopeArgs *a = args;
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const f32 *x = row_of(a->x, a->x_stride, r), *table = row_of(a->table, a->n_rot, r);
     f32 *out = out_row(a->out, a->out_stride, r);
     for (u32 h = 0; h < a->width; h += a->head_dim) {
@@ -108,6 +116,8 @@ void rope(Context *c, u32 n_rows, const void *args) {
     }
   }
 }
+
+const Kernel rope = {row_items, rope_rows};
 
 typedef struct KvArgs {
   u32 k, k_stride, v, v_stride, k_cache, v_cache, k_width, v_width, f16;
@@ -125,15 +135,17 @@ static void store_position(const f32 *x, u8 *cache, u32 n, int f16) {
   }
 }
 
-void kv_write(Context *c, u32 n_rows, const void *args) {
+static void kv_write_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const KvArgs *a = args;
   const uintptr_t size = a->f16 ? 2 : 4;
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     uintptr_t position = c->params[P_START] + r;
     store_position(row_of(a->k, a->k_stride, r), (u8 *)at(a->k_cache) + position * a->k_width * size, a->k_width, a->f16);
     store_position(row_of(a->v, a->v_stride, r), (u8 *)at(a->v_cache) + position * a->v_width * size, a->v_width, a->f16);
   }
 }
+
+const Kernel kv_write = {row_items, kv_write_rows};
 
 /* Element-wise operations on rows that are all `stride` apart. */
 typedef struct ElementArgs {
@@ -153,9 +165,9 @@ INLINE v128 activate(enum Act act, v128 x) {
   return wasm_f32x4_div(x, wasm_f32x4_add(one, exp_f32x4(wasm_f32x4_neg(z))));
 }
 
-void glu(Context *c, u32 n_rows, const void *args) {
+static void glu_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const ElementArgs *a = args;
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const f32 *gate = row_of(a->x, a->stride, r), *up = row_of(a->y, a->stride, r);
     f32 *out = out_row(a->out, a->stride, r);
     if (a->act == ACT_SILU) {
@@ -166,43 +178,53 @@ void glu(Context *c, u32 n_rows, const void *args) {
   }
 }
 
-void add(Context *c, u32 n_rows, const void *args) {
+const Kernel glu = {row_items, glu_rows};
+
+static void add_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const ElementArgs *a = args;
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const f32 *x = row_of(a->x, a->stride, r), *y = row_of(a->y, a->stride, r);
     f32 *out = out_row(a->out, a->stride, r);
     for (u32 i = 0; i < a->stride; i += 4) store(out + i, wasm_f32x4_add(load(x + i), load(y + i)));
   }
 }
 
-void scale(Context *c, u32 n_rows, const void *args) {
+const Kernel add = {row_items, add_rows};
+
+static void scale_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const ElementArgs *a = args;
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const f32 *x = row_of(a->x, a->stride, r);
     f32 *out = out_row(a->out, a->stride, r);
     for (u32 i = 0; i < a->stride; i += 4) store(out + i, wasm_f32x4_mul(load(x + i), splat(a->number)));
   }
 }
 
-void softcap(Context *c, u32 n_rows, const void *args) {
+const Kernel scale = {row_items, scale_rows};
+
+static void softcap_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const ElementArgs *a = args;
   v128 cap = splat(a->number);
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const f32 *x = row_of(a->x, a->stride, r);
     f32 *out = out_row(a->out, a->stride, r);
     for (u32 i = 0; i < a->stride; i += 4) store(out + i, wasm_f32x4_mul(cap, tanh_f32x4(wasm_f32x4_div(load(x + i), cap))));
   }
 }
 
-void select_outputs(Context *c, u32 n_rows, const void *args) {
+const Kernel softcap = {row_items, softcap_rows};
+
+static void select_outputs_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const ElementArgs *a = args;
   const u32 *rows = c->params + c->params[P_OUTPUT_ROWS];
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const f32 *x = row_of(a->x, a->stride, rows[r]);
     f32 *out = out_row(a->out, a->stride, r);
     for (u32 i = 0; i < a->stride; i += 4) store(out + i, load(x + i));
   }
 }
+
+const Kernel select_outputs = {row_items, select_outputs_rows};
 
 typedef struct RouteArgs {
   u32 x, x_stride, out, out_stride, n_expert, n_used, normalise;
@@ -236,18 +258,20 @@ static void route_row(const RouteArgs *a, const f32 *logits, f32 *out) {
   for (u32 u = 0; u < a->n_used; u++) weights[u] /= total;
 }
 
-void route(Context *c, u32 n_rows, const void *args) {
+static void route_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const RouteArgs *a = args;
-  FOR_OWN_ROWS(c, r, n_rows) route_row(a, row_of(a->x, a->x_stride, r), out_row(a->out, a->out_stride, r));
+  FOR_ROWS(r, item, n_rows) route_row(a, row_of(a->x, a->x_stride, r), out_row(a->out, a->out_stride, r));
 }
+
+const Kernel route = {row_items, route_rows};
 
 typedef struct CombineArgs {
   u32 x, x_stride, route, route_stride, out, out_stride, n_used, width;
 } CombineArgs;
 
-void combine_experts(Context *c, u32 n_rows, const void *args) {
+static void combine_experts_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const CombineArgs *a = args;
-  FOR_OWN_ROWS(c, r, n_rows) {
+  FOR_ROWS(r, item, n_rows) {
     const f32 *x = row_of(a->x, a->x_stride, r), *weights = row_of(a->route, a->route_stride, r) + a->n_used;
     f32 *out = out_row(a->out, a->out_stride, r);
     for (u32 i = 0; i < a->width; i += 4) {
@@ -257,3 +281,5 @@ void combine_experts(Context *c, u32 n_rows, const void *args) {
     }
   }
 }
+
+const Kernel combine_experts = {row_items, combine_experts_rows};

@@ -162,6 +162,27 @@ def test_threads_sleep_between_batches_and_end_with_the_host():
     assert threading.active_count() == before
 
 
+def test_threads_that_come_late_do_not_run_into_the_next_model():
+    """Most of so many threads wake when their job is over, and its program about to be overwritten."""
+    graph, tensors = small()
+    host = WasmtimeHost(6)
+
+    async def life():
+        found = []
+        for i in range(150):
+            session = await open_session(host, graph, tensors)
+            at = session._job.program * 16
+            found.append(np.array(await session.evaluate([i % 8], 0, [0])))
+            await session.close()
+            await host.reserve(0)
+            host.write(at, b"\xff" * 96)  # no operation, nor a pointer that can be followed
+        return found
+
+    found = asyncio.run(life())
+    host.close()
+    assert all(np.array_equal(found[i], found[i % 8]) for i in range(len(found)))
+
+
 def test_a_thread_that_fails_keeps_nobody_waiting():
     graph, tensors = small()
     host = WasmtimeHost(2)
