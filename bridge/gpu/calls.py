@@ -42,7 +42,7 @@ class Pipeline(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """A buffer by what it holds: kind "slot", "matrix", "vector", "k", "v" or "grid"; ``part`` counts parts of a matrix."""
+    """A buffer by what it holds: kind "slot", "matrix", "vector", "k", "v", "state" or "grid"; ``part`` counts parts of a matrix."""
 
     kind: str
     key: int | str
@@ -59,7 +59,8 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """One dispatch per batch; ``choices`` of which one has tile 1, ``repeat`` rows of the grid for each row of the batch."""
+    """One dispatch per batch; ``choices`` of which one has tile 1, ``repeat`` rows of the grid for each row of the batch, or
+    ``once`` for all of them."""
 
     name: str
     choices: tuple[Choice, ...]
@@ -67,10 +68,11 @@ class Call:
     operands: tuple[Operand, ...]
     rows: str
     repeat: int = 1
+    once: bool = False
 
     def choose(self, n_rows: int) -> tuple[Pipeline, int, int]:
         """The pipeline for a batch of that many rows, and its workgroups in x and y."""
-        n_rows *= self.repeat
+        n_rows = 1 if self.once else n_rows * self.repeat
         # A tile that is at least half full costs less than rows one by one (python -m tools.kernel_bench --tokens 2,4,8).
         choice = max((c for c in self.choices if c.tile <= 2 * n_rows), key=lambda c: c.tile)
         return choice.pipeline, choice.columns, -(-n_rows // choice.tile)

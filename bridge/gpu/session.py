@@ -22,10 +22,12 @@ from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
 from bridge.gpu.wgsl import kernel_source
 from bridge.graph.graph import TOKENS
+from bridge.graph.states import COPIES, StateCopies
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan
 
 KV_BYTES = {"f16": 2, "f32": 4}
+FLOAT_BYTES = 4
 ROW_MULTIPLE = 8
 """Slots have a whole number of tiles of rows, so that a tile at the end of a batch reads memory of its own slot."""
 
@@ -46,6 +48,7 @@ class GpuSession:
                               max_workgroups=device.limits.max_compute_workgroups_per_dimension)
         self._n_token_ids = min((s.weights[0].shape[0] for s in plan.steps if s.kernel == "embed"), default=plan.n_vocab)
         self._calls = [call for step in plan.steps for call in calls_of(builder, step)]
+        self.states = StateCopies(bool(plan.states))
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
         self._pipelines: dict[Pipeline, Any] = {}
@@ -115,27 +118,34 @@ class GpuSession:
         if start < 0 or start + n > self.n_ctx:
             raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
         program = self._program(_bucket(n, self.n_ubatch), _bucket(m, self.max_outputs))
-        return await self._device.run(program, self._layout.pack(tokens, start, outputs), m)
+        copies = self.states.begin(start)
+        logits = await self._device.run(program, self._layout.pack(tokens, start, outputs, copies), m)
+        self.states.end(copies[1], start + n)
+        return logits
 
     @property
     def kv_row_nbytes(self) -> int:
         return sum(nbytes for _, nbytes in self._kv_rows())
 
+    @property
+    def state_nbytes(self) -> int:
+        return FLOAT_BYTES * sum(self._plan.states)
+
     async def read_kv(self, n_tokens: int) -> bytes:
         self._require_open()
         if not n_tokens:
             return b""
-        parts = [await self._device.read_buffer(self._buffers[operand], 0, n_tokens * row) for operand, row in self._kv_rows()]
-        return b"".join(parts)
+        copy = self.states.holding(n_tokens) if self.states.is_recurrent else 0
+        parts = self._saved(n_tokens, copy)
+        return b"".join([await self._device.read_buffer(buffer, offset, nbytes) for buffer, offset, nbytes in parts])
 
     async def write_kv(self, data: bytes, n_tokens: int) -> None:
         self._require_open()
         start = 0
-        for operand, row in self._kv_rows():
-            end = start + n_tokens * row
-            if n_tokens:
-                self._device.write_buffer(self._buffers[operand], 0, memoryview(data)[start:end])
-            start = end
+        for buffer, offset, nbytes in self._saved(n_tokens, 0) if n_tokens else ():
+            self._device.write_buffer(buffer, offset, memoryview(data)[start:start + nbytes])
+            start += nbytes
+        self.states.restore(n_tokens)
 
     async def close(self) -> None:
         if self._closed:
@@ -156,6 +166,12 @@ class GpuSession:
         nbytes = KV_BYTES[self._kv_type]
         return [(Operand(kind, i), nbytes * width) for i, layer in enumerate(self._plan.kv_layers)
                 for kind, width in (("k", layer.k_width), ("v", layer.v_width))]
+
+    def _saved(self, n_tokens: int, copy: int) -> list[tuple[Any, int, int]]:
+        """What read_kv gives, in its order: buffer, offset and bytes."""
+        caches = [(self._buffers[operand], 0, n_tokens * row) for operand, row in self._kv_rows()]
+        widths = [FLOAT_BYTES * width for width in self._plan.states]
+        return caches + [(self._buffers[Operand("state", i)], copy * nbytes, nbytes) for i, nbytes in enumerate(widths)]
 
     # preparation
 
@@ -211,6 +227,8 @@ class GpuSession:
         for i, layer in enumerate(self._plan.kv_layers):
             self._buffers[Operand("k", i)] = device.create_buffer(kv_bytes * layer.k_width, label=f"k cache {i}")
             self._buffers[Operand("v", i)] = device.create_buffer(kv_bytes * layer.v_width, label=f"v cache {i}")
+        for i, width in enumerate(self._plan.states):
+            self._buffers[Operand("state", i)] = device.create_buffer(COPIES * FLOAT_BYTES * width, label=f"state {i}")
         nbytes = BatchLayout(self._plan).nbytes(self.n_ubatch, self.max_outputs)
         self._params = device.create_buffer(nbytes, label="params")
         n_vocab = self._plan.n_vocab

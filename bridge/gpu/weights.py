@@ -108,7 +108,9 @@ def segments_of(placement: Placement, tensors: Mapping[str, Any], buffers: Mappi
 
 def _checked(tensors: Mapping[str, Any], weight: Weight) -> Any:
     info = tensors[weight.name]
-    if tuple(info.shape) != tuple(weight.shape) or info.type.name != weight.type:
+    is_vector = len(weight.shape) == 1  # then the file may have it in several rows
+    same = prod(info.shape) == weight.shape[0] if is_vector else tuple(info.shape) == tuple(weight.shape)
+    if not same or info.type.name != weight.type:
         raise ModelError(f"tensor {weight.name} is {info.type.name} {list(info.shape)} in the file; "
                          f"the plan was made for {weight.type} {list(weight.shape)}")
     return info

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from bridge.errors import ModelError
@@ -21,6 +22,7 @@ class GraphBuilder:
         self._tensors = tensors
         self._nodes: list[Node] = []
         self._kv_layers: list[KvLayer] = []
+        self._states: list[int] = []
         self._rope_tables: dict[str, RopeTable] = {}
 
     # weights
@@ -40,6 +42,11 @@ class GraphBuilder:
     def optional(self, name: str, *shape: int) -> tuple[Weight, ...]:
         """The tensor as a tuple of one, or an empty tuple when the file does not have it."""
         return (self.weight(name, *shape),) if self.has(name) else ()
+
+    def vector(self, name: str, *shape: int) -> Weight:
+        """The tensor of that name and shape as one row of elements."""
+        weight = self.weight(name, *shape)
+        return Weight(name, (prod(shape),), weight.type)
 
     # operations
 
@@ -103,7 +110,47 @@ class GraphBuilder:
         """Only the rows whose logits are wanted."""
         return self._add("select_outputs", (x,), (), OUTPUTS, x.width, f"outputs {x.name}")
 
-    # state
+    def dot(self, a: Node, b: Node, group: int) -> Node:
+        return self._add("dot", (a, b), (), a.rows, a.width // group, f"{a.name} · {b.name}", group=group)
+
+    # recurrences
+
+    def token_shift(self, x: Node, name: str, *shape: int) -> Node:
+        """``shape`` of the tensor ``name``, whose elements are [m, w]."""
+        weight = self.vector(name, *shape)
+        return self._add("token_shift", (x,), (weight,), x.rows, weight.shape[0], name, state=self._state(x.width))
+
+    def conv(self, x: Node, name: str, taps: int) -> Node:
+        """Causal, of every column by itself; ``name``.weight is [w, taps]."""
+        weight = self.vector(f"{name}.weight", x.width, taps)
+        return self._add("conv", (x,), (weight,), x.rows, x.width, name, taps=taps,
+                         state=self._state((taps - 1) * x.width))
+
+    def selective_scan(self, x: Node, dt: Node, bc: Node, name: str, d_state: int, *, scalar_decay: bool) -> Node:
+        """A and D are the tensors ``name``_a and ``name``_d; with ``scalar_decay`` both are [n_head, 1]."""
+        n_head = dt.width
+        a = self.vector(f"{name}_a", n_head, 1 if scalar_decay else d_state)
+        d = self.vector(f"{name}_d", n_head, *[1] * scalar_decay)
+        return self._add("selective_scan", (x, dt, bc), (a, d), x.rows, x.width, f"scan {name}", n_head=n_head,
+                         d_state=d_state, n_group=bc.width // (2 * d_state), scalar_decay=scalar_decay,
+                         state=self._state(d_state * x.width))
+
+    def gated_delta(self, q: Node, k: Node, v: Node, gate: Node, beta: Node, *, n_head_k: int, interleaved: bool,
+                    scale: float) -> Node:
+        n_head, head_dim = gate.width, k.width // n_head_k
+        return self._add("gated_delta", (q, k, v, gate, beta), (), v.rows, v.width, f"gated delta {v.name}",
+                         n_head=n_head, n_head_k=n_head_k, head_dim=head_dim, head_dim_v=v.width // n_head,
+                         interleaved=interleaved, scale=scale, state=self._state(head_dim * v.width))
+
+    def wkv7(self, r: Node, w: Node, k: Node, v: Node, ab: Node, head_dim: int) -> Node:
+        return self._add("wkv7", (r, w, k, v, ab), (), r.rows, r.width, f"wkv7 {r.name}", head_dim=head_dim,
+                         state=self._state(head_dim * r.width))
+
+    def _state(self, width: int) -> int:
+        self._states.append(width)
+        return len(self._states) - 1
+
+    # tables
 
     def rope_table(self, key: str, table: RopeTable) -> str:
         """Declare a rope table under ``key`` and return the key."""
@@ -115,7 +162,8 @@ class GraphBuilder:
     def finish(self, logits: Node, n_embd: int) -> Graph:
         if logits is not self._nodes[-1] or logits.rows != OUTPUTS:
             raise ValueError("the logits must be the last node and have one row per output")
-        return Graph(tuple(self._nodes), dict(self._rope_tables), tuple(self._kv_layers), logits.width, n_embd)
+        return Graph(tuple(self._nodes), dict(self._rope_tables), tuple(self._kv_layers), tuple(self._states),
+                     logits.width, n_embd)
 
     def _add(self, op: str, inputs: tuple[Node, ...], weights: tuple[Weight, ...], rows: str, width: int, name: str,
              **attrs: Any) -> Node:

@@ -26,7 +26,23 @@ The vocabulary (inputs -> output; weights; attributes):
                       [n_expert, n_out, n_in]; x is [rows, n_in] for all, or [rows, n_used·n_in] when ``per_expert``
 ``combine_experts``   x [rows, n_used·n], route -> [rows, n]: the sum of the experts' parts times their weights
 ``select_outputs``    x [T, w] -> [O, w]: the rows whose logits are wanted
+``dot``               a, b -> [rows, w / group]: the dot products of every run of ``group`` columns
+``token_shift``       x [T, w] -> [T, m·w]: for each row of the weight [m, w], x + (the row before - x) * weight
+``conv``              x -> y[t, c] = sum over i of weight[c, i] * x[t - taps + 1 + i, c]; weight [w, taps]
+``selective_scan``    x [T, n_head·d], dt [T, n_head], bc [T, 2·n_group·d_state] (B of all groups, then C); weights
+                      A [n_head, 1 or d_state], D [n_head]. With Δ = softplus(dt), for every column c of head h:
+                      S[:, c] <- exp(Δ A[h]) * S[:, c] + Δ x[c] B -> C · S[:, c] + D[h] x[c]
+``gated_delta``       q, k [T, n_head_k·d], v [T, n_head·d_v], g, beta [T, n_head] -> [T, n_head·d_v]. For every head:
+                      S <- exp(g) S; S <- S + k (beta (v - kᵀ S))ᵀ -> scale · qᵀ S; its key head is h·n_head_k div n_head
+                      (``interleaved``: h mod n_head_k)
+``wkv7``              r, w, k, v [T, n_head·head_dim], ab [T, 2·n_head·head_dim] (a, then b) -> for every head
+                      S <- S diag(w) + (S a) bᵀ + v kᵀ -> S r
 ====================  =====================================================================================
+
+``token_shift``, ``conv``, ``selective_scan``, ``gated_delta`` and ``wkv7`` go through a batch in order and carry
+``state``, one of the graph's ``states``: earlier rows, or S. It counts as zeros at position 0, and is that of the last
+token afterwards. Layouts, which backends share: earlier rows [taps - 1, w], oldest first; S [d_state, n_head·d],
+[n_head, d, d_v] and, for ``wkv7``, [n_head, columns, rows].
 """
 
 from __future__ import annotations
@@ -74,11 +90,15 @@ class KvLayer:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order of evaluation; the last one gives the logits [O, n_vocab]."""
+    """Nodes in an order of evaluation; the last one gives the logits [O, n_vocab].
+
+    ``states`` are the floats of each recurrent state.
+    """
 
     nodes: tuple[Node, ...]
     rope_tables: Mapping[str, RopeTable]
     kv_layers: tuple[KvLayer, ...]
+    states: tuple[int, ...]
     n_vocab: int
     n_embd: int
     notes: tuple[str, ...] = field(default=())

@@ -6,7 +6,9 @@ word 1                position of the first token (tokens lie at consecutive pos
 word 2                number of output rows m
 word 3                offset in words of the token ids (u32[n])
 word 4                offset in words of the output rows (u32[m]: indices of tokens)
-words 5 … 15          offset in words of each rope table (f32[n, n_rot/2, 2]), in the plan's order
+words 5 … 13          offset in words of each rope table (f32[n, n_rot/2, 2]), in the plan's order
+word 14               which copy of the recurrent states the batch reads (bridge.graph.states)
+word 15               which one it writes
 ====================  ===================================================================
 
 Offsets are data, so kernels and bind groups are the same for every batch size.
@@ -22,7 +24,8 @@ from bridge.plan.plan import Plan
 
 HEADER_WORDS = 16
 WORD_TABLES = 5
-MAX_ROPE_TABLES = HEADER_WORDS - WORD_TABLES
+WORD_STATES = 14
+MAX_ROPE_TABLES = WORD_STATES - WORD_TABLES
 
 
 class BatchLayout:
@@ -43,15 +46,17 @@ class BatchLayout:
         """The largest block for batches of at most that many tokens and output rows."""
         return 4 * (HEADER_WORDS + max_tokens + max_outputs + max_tokens * sum(self._widths))
 
-    def pack(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> bytes:
-        """The block of tokens at positions start, start + 1, … whose logits are wanted at the token indices ``outputs``."""
+    def pack(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
+             copies: tuple[int, int] = (0, 0)) -> bytes:
+        """The block of tokens at positions start … whose logits are wanted at the token indices ``outputs``."""
         n = len(tokens)
         offset = HEADER_WORDS + n + len(outputs)
         header = array("I", [n, start, len(outputs), HEADER_WORDS, HEADER_WORDS + n])
         for width in self._widths:
             header.append(offset)
             offset += n * width
-        header.extend([0] * (HEADER_WORDS - len(header)))
+        header.extend([0] * (WORD_STATES - len(header)))
+        header.extend(copies)
         header.extend(tokens)
         header.extend(outputs)
         tables = [rope_rows(angles, magnitude, start, n).tobytes() for angles, magnitude in self._angles]

@@ -16,7 +16,8 @@ def lower(graph: Graph) -> Plan:
             continue
         builder.lower(position, node, fused.residual.get(node))
     logits = builder.slot_of[graph.output]
-    return Plan(tuple(builder.steps), tuple(builder.slots), logits, graph.n_vocab, graph.rope_tables, graph.kv_layers)
+    return Plan(tuple(builder.steps), tuple(builder.slots), logits, graph.n_vocab, graph.rope_tables, graph.kv_layers,
+                graph.states)
 
 
 class _Fused:

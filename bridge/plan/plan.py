@@ -43,7 +43,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """``logits`` is the slot that holds [OUTPUTS, n_vocab] after the last step; ``rope_tables`` keep their order."""
+    """``logits`` is the slot that holds [OUTPUTS, n_vocab] after the last step; ``rope_tables`` keep their order;
+    ``states`` are the floats of each recurrent state."""
 
     steps: tuple[Step, ...]
     slots: tuple[Slot, ...]
@@ -51,6 +52,7 @@ class Plan:
     n_vocab: int
     rope_tables: Mapping[str, RopeTable]
     kv_layers: tuple[KvLayer, ...]
+    states: tuple[int, ...] = ()
 
     def weights(self) -> dict[str, Weight]:
         return {w.name: w for step in self.steps for w in step.weights}

@@ -1,13 +1,16 @@
 """What the runtime asks of a backend: one session per loaded model.
 
 A session owns the weights, the kv cache and the scratch of one model. It knows positions, not text: the runtime decides
-which tokens stand where, and a position may be written again (that is how a prefix is kept and a tail dropped).
+which tokens stand where, and a position may be written again (that is how a prefix is kept and a tail dropped). Where a
+model has recurrent state, ``states`` tells which positions it can go on from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+
+from bridge.graph.states import StateCopies
 
 
 class Session(Protocol):
@@ -26,14 +29,22 @@ class Session(Protocol):
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> Any:
         """Run tokens at positions start …, with the cache valid for all positions before ``start``.
 
+        Where there is recurrent state, it must be held for that position (``states``).
+
         Returns the logits of the tokens with the indices ``outputs`` (ascending) as a float32 buffer of
         len(outputs) * n_vocab values that is valid until the next call, or None when ``outputs`` is empty.
         Raises DeviceError.
         """
         ...
 
+    states: StateCopies
+    """Which positions of the recurrent state are held; for models without one, all are."""
+
     kv_row_nbytes: int
     """Bytes that one position takes in the caches of all layers together, in the form of ``read_kv``."""
+
+    state_nbytes: int
+    """Bytes of the recurrent state, in the form of ``read_kv``."""
 
     async def read_kv(self, n_tokens: int) -> bytes:
         """The cache of positions 0 … n_tokens - 1, in the one form that all backends share.
@@ -41,7 +52,9 @@ class Session(Protocol):
         For each attention layer in the graph's order (``graph.kv_layers``) first K, then V; each is a row-major matrix
         [n_tokens, k_width or v_width] of little-endian float16 or float32, whichever the session was made with, without
         padding. A backend that keeps its cache otherwise (transposed, in blocks) rearranges it here. ``n_tokens`` is 0 to
-        n_ctx; the result has n_tokens * kv_row_nbytes bytes. Raises DeviceError.
+        n_ctx. Unless it is 0, the recurrent states (``graph.states``) follow, in order, as float32; ``states`` must hold
+        them for that position. The result has n_tokens * kv_row_nbytes + state_nbytes bytes, or none.
+        Raises DeviceError.
         """
         ...
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.gguf import open_gguf_async
 from bridge.graph.graph import TOKENS
+from bridge.graph.states import COPIES
 from bridge.models import build_graph
 from bridge.plan import lower
 from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions
@@ -21,8 +22,8 @@ OUTPUT_ROWS = 8
 class MemoryEstimate:
     """Bytes, but for ``n_ctx`` and ``n_ctx_train`` (0: not told). Kernels and the runtime itself are not in it.
 
-    ``weights``: the tensors the model uses; ``cache``: keys and values of the whole context; ``scratch``: activations of a
-    batch.
+    ``weights``: the tensors the model uses; ``cache``: keys and values of the whole context, and recurrent states;
+    ``scratch``: activations of a batch.
     """
 
     architecture: str
@@ -56,6 +57,6 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
         n_ctx_train=file.metadata.get(f"{file.architecture}.context_length", 0),
         file=source.size,
         weights=sum(file.tensors[name].nbytes for name in graph.weights()),
-        cache=KV_NBYTES[options.kv_type] * options.n_ctx * columns,
+        cache=KV_NBYTES[options.kv_type] * options.n_ctx * columns + COPIES * FLOAT_NBYTES * sum(graph.states),
         scratch=FLOAT_NBYTES * scratch,
     )

@@ -145,7 +145,7 @@ def model_fingerprint(file: AsyncGGUFFile, graph: Graph, nbytes: int | None) -> 
     """
     facts = [nbytes, sorted((k, v) for k, v in file.metadata.items() if isinstance(v, str | bool | int | float)),
              [(t.name, t.type.name, t.shape, t.offset) for t in file.tensors.values()],
-             graph.kv_layers, sorted(graph.rope_tables.items())]
+             graph.kv_layers, graph.states, sorted(graph.rope_tables.items())]
     return hashlib.sha256(repr(facts).encode()).digest()
 
 

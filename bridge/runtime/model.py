@@ -51,6 +51,11 @@ class Model:
         return self._session.kv_row_nbytes
 
     @property
+    def state_nbytes(self) -> int:
+        """Bytes of the recurrent state, 0 for most architectures."""
+        return self._session.state_nbytes
+
+    @property
     def n_ctx(self) -> int:
         return self._session.n_ctx
 
@@ -105,13 +110,19 @@ class Model:
                       on_prefill: Prefilled | None = None) -> Any:
         """Bring the context to exactly ``prompt`` and return the logits after its last token (None when cancelled)."""
         self._check_prompt(prompt)
-        kept = self._common_prefix(prompt)
+        states = self._session.states
+        kept = states.resume_position(self._common_prefix(prompt))
         usage.cached_prompt_tokens = kept
         del self._tokens[kept:]
         self._n_reusable = kept
         logits = None
         while self.n_past < len(prompt) and not cancel.cancelled:
-            batch = prompt[self.n_past:self.n_past + self.n_ubatch]
+            end = self.n_past + self.n_ubatch
+            if states.is_recurrent and self.n_past < len(prompt) - 1:
+                end = min(end, len(prompt) - 1)  # so that the state before the last token can be kept
+            elif states.is_recurrent:
+                states.keep(self.n_past)
+            batch = prompt[self.n_past:end]
             last = self.n_past + len(batch) == len(prompt)
             logits = await self._run(batch, [len(batch) - 1] if last else [])
             self._n_reusable = self.n_past

@@ -79,9 +79,11 @@ async def load_state(model: Model, data: bytes | memoryview, token_capacity: flo
         raise ContextOverflow(f"the state holds {len(state.positions)} positions, which exceeds the context size of {model.n_ctx}")
     if len(state.tokens) > capacity:
         raise ContextOverflow(f"the state records {len(state.tokens)} tokens, which exceeds the token capacity of {capacity}")
-    if len(state.cache) != len(state.positions) * model.kv_row_nbytes:
-        raise FormatError(f"the state has {len(state.cache)} cache bytes for {len(state.positions)} positions; "
-                          f"the model takes {model.kv_row_nbytes} for each")
+    n_positions = len(state.positions)
+    if len(state.cache) != (n_positions * model.kv_row_nbytes + model.state_nbytes if n_positions else 0):
+        recurrent = f" and {model.state_nbytes} besides" if model.state_nbytes else ""
+        raise FormatError(f"the state has {len(state.cache)} cache bytes for {n_positions} positions; "
+                          f"the model takes {model.kv_row_nbytes} for each{recurrent}")
     if any(not 0 <= token < model.n_vocab for token in state.positions):
         raise FormatError(f"the state holds a token outside the model's vocabulary of {model.n_vocab} tokens")
     same = next((i for i, (a, b) in enumerate(zip(state.positions, state.tokens)) if a != b),

@@ -13,6 +13,7 @@ from math import prod
 
 from bridge.errors import InputError
 from bridge.graph.graph import TOKENS
+from bridge.graph.states import COPIES
 from bridge.plan.batch import HEADER_WORDS
 from bridge.plan.plan import Plan
 from bridge.simd.formats import ROWS, Format
@@ -98,6 +99,8 @@ def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], pa
     for i, layer in enumerate(plan.kv_layers):
         regions[Region("k", i)] = taken.take(KV_BYTES[kv_type] * n_ctx * layer.k_width)
         regions[Region("v", i)] = taken.take(KV_BYTES[kv_type] * n_ctx * layer.v_width)
+    for i, width in enumerate(plan.states):
+        regions[Region("state", i)] = taken.take(4 * COPIES * width)
     cache_nbytes = taken.end - start
 
     rows = [n_ubatch if slot.rows == TOKENS else max_outputs for slot in plan.slots]

@@ -25,7 +25,7 @@ TILE = 4
 
 
 class Region(NamedTuple):
-    """A piece of memory by what it holds: kind "slot", "packed", "matrix", "vector", "k", "v", "grid", or of a rope table
+    """A piece of memory by what it holds: kind "slot", "packed", "matrix", "vector", "k", "v", "state", "grid", or of a rope table
     the "angles" and the "table" of a batch's cosines and sines."""
 
     kind: str

@@ -13,7 +13,8 @@ from typing import Any
 from bridge.graph.graph import OUTPUTS, TOKENS
 
 KERNELS = ("rope_table", "embed", "rms_norm", "rope", "kv_write", "glu", "add", "scale", "softcap", "select_outputs",
-           "route", "combine_experts", "quantise", "matmul", "matmul_experts", "attention")
+           "route", "combine_experts", "quantise", "matmul", "matmul_experts", "attention", "token_shift", "conv",
+           "selective_scan", "gated_delta", "wkv7")
 """In the order of the interpreter's table."""
 
 RECORD_WORDS = 24
@@ -22,7 +23,7 @@ MAX_OPS = 16384
 WORD_OF_ROWS = {TOKENS: 0, OUTPUTS: 2}  # where the parameter block has the number of rows (bridge.plan.batch)
 
 
-ITEM_KERNELS = ("matmul", "matmul_experts", "attention")
+ITEM_KERNELS = ("matmul", "matmul_experts", "attention", "token_shift", "conv", "selective_scan", "gated_delta", "wkv7")
 """Those whose work is not cut by rows of their result."""
 BESIDE, JOINED, BARRIER = range(3)
 """How an operation follows the one before: independent of it; going by the same rows, of which a thread does both; or

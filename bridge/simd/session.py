@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.errors import DeviceError, InputError, UnsupportedError
-from bridge.plan.batch import HEADER_WORDS
+from bridge.graph.states import StateCopies
+from bridge.plan.batch import HEADER_WORDS, WORD_STATES
 from bridge.plan.plan import Plan
 from bridge.simd.host import Host, Job
 from bridge.simd.memory import check_fits, plan_memory
@@ -52,6 +53,7 @@ class SimdSession:
             host_threads=host.n_threads, n_threads=max(threads, threads_batch),
         )
         check_fits(self._memory, host.max_bytes, n_ctx)
+        self.states = StateCopies(bool(plan.states))
         self._has_weights = False
         self._job: Job | None = None
         self._closed = False
@@ -111,26 +113,40 @@ class SimdSession:
             raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._n_token_ids - 1}")
         if start < 0 or start + n > self.n_ctx:
             raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
-        params = array("I", [n, start, m, HEADER_WORDS, HEADER_WORDS + n]) + array("I", bytes(4 * (HEADER_WORDS - 5)))
+        copies = self.states.begin(start)
+        params = array("I", [n, start, m, HEADER_WORDS, HEADER_WORDS + n]) + array("I", bytes(4 * (WORD_STATES - 5)))
+        params.extend(copies)
         params.extend(tokens)
         params.extend(outputs)
-        return await self._host.run(self._job, params.tobytes(), self.threads if n == 1 else self.threads_batch, m)
+        logits = await self._host.run(self._job, params.tobytes(), self.threads if n == 1 else self.threads_batch, m)
+        self.states.end(copies[1], start + n)
+        return logits
 
     @property
     def kv_row_nbytes(self) -> int:
         return sum(row for _, row in self._kv_rows())
 
+    @property
+    def state_nbytes(self) -> int:
+        return 4 * sum(self._plan.states)
+
     async def read_kv(self, n_tokens: int) -> bytes:
         self._require_open()
-        return b"".join(self._host.read(address, n_tokens * row) for address, row in self._kv_rows())
+        if not n_tokens:
+            return b""
+        copy = self.states.holding(n_tokens) if self.states.is_recurrent else 0
+        parts = [(address, n_tokens * row) for address, row in self._kv_rows()] + self._states_at(copy)
+        return b"".join(self._host.read(address, nbytes) for address, nbytes in parts)
 
     async def write_kv(self, data: bytes, n_tokens: int) -> None:
         self._require_open()
         start = 0
-        for address, row in self._kv_rows():
-            end = start + n_tokens * row
+        parts = [(address, n_tokens * row) for address, row in self._kv_rows()] + self._states_at(0)
+        for address, nbytes in parts if n_tokens else ():
+            end = start + nbytes
             self._host.write(address, memoryview(data)[start:end])
             start = end
+        self.states.restore(n_tokens)
 
     async def close(self) -> None:
         if not self._closed:
@@ -146,6 +162,12 @@ class SimdSession:
         regions = self._memory.regions
         caches = [regions[Region(kind, i)] for i in range(len(self._plan.kv_layers)) for kind in ("k", "v")]
         return [(cache.address, cache.nbytes // self.n_ctx) for cache in caches]
+
+    def _states_at(self, copy: int) -> list[tuple[int, int]]:
+        """Where that copy of each recurrent state begins, and its bytes."""
+        widths = self._plan.states
+        return [(self._memory.regions[Region("state", i)].address + 4 * width * copy, 4 * width)
+                for i, width in enumerate(widths)]
 
     async def _prepare(self) -> None:
         memory, n_vocab = self._memory, self._plan.n_vocab

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from bridge.errors import ModelError, UnsupportedError
@@ -54,7 +55,9 @@ def _vector(info: Any, format: Format, regions: Mapping[Region, Any]) -> Span:
 
 def _checked(tensors: Mapping[str, Any], weight: Weight) -> Any:
     info = tensors[weight.name]
-    if tuple(info.shape) != tuple(weight.shape) or info.type.name != weight.type:
+    is_vector = len(weight.shape) == 1  # then the file may have it in several rows
+    same = prod(info.shape) == weight.shape[0] if is_vector else tuple(info.shape) == tuple(weight.shape)
+    if not same or info.type.name != weight.type:
         raise ModelError(f"tensor {weight.name} is {info.type.name} {list(info.shape)} in the file; "
                          f"the plan was made for {weight.type} {list(weight.shape)}")
     return info

@@ -13,7 +13,7 @@
 /* The order is that of KERNELS in bridge/simd/program.py. */
 static const Kernel *const KERNELS[] = {&rope_table, &embed, &rms_norm, &rope, &kv_write, &glu, &add, &scale, &softcap,
                                         &select_outputs, &route, &combine_experts, &quantise, &matmul, &matmul_experts,
-                                        &attention};
+                                        &attention, &token_shift, &conv, &selective_scan, &gated_delta, &wkv7};
 
 enum { MAX_OPS = 16384, MAX_SPINS = 5000, ITEM_BITS = 20, ITEM_MASK = (1 << ITEM_BITS) - 1 };
 

@@ -5,7 +5,8 @@
 #include "base.h"
 
 /* Words of the parameter block, see bridge/plan/batch.py; the tables of cosines and sines are computed here. */
-enum { P_TOKENS = 0, P_START = 1, P_OUTPUTS = 2, P_TOKEN_IDS = 3, P_OUTPUT_ROWS = 4, P_HEADER = 16 };
+enum { P_TOKENS = 0, P_START = 1, P_OUTPUTS = 2, P_TOKEN_IDS = 3, P_OUTPUT_ROWS = 4, P_STATE_READ = 14,
+       P_STATE_WRITTEN = 15, P_HEADER = 16 };
 
 typedef struct Context {
   const u32 *params;
@@ -36,6 +37,6 @@ typedef struct Record {
 } Record;
 
 extern const Kernel rope_table, embed, rms_norm, rope, kv_write, glu, add, scale, softcap, select_outputs, route,
-    combine_experts, quantise, matmul, matmul_experts, attention;
+    combine_experts, quantise, matmul, matmul_experts, attention, token_shift, conv, selective_scan, gated_delta, wkv7;
 
 #endif

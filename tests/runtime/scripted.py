@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 
+from bridge.graph.states import StateCopies
+
 
 class ScriptedSession:
     """The next token is always (sum of the tokens in the cache) modulo the vocabulary's size."""
@@ -18,6 +20,7 @@ class ScriptedSession:
         self.calls = []
         self.closed = 0
         self.fail = None
+        self.states = StateCopies(is_recurrent=False)
 
     async def evaluate(self, tokens, start, outputs):
         assert len(tokens) <= self.n_ubatch and len(outputs) <= self.max_outputs
@@ -34,6 +37,7 @@ class ScriptedSession:
         return logits if outputs else None
 
     kv_row_nbytes = 4
+    state_nbytes = 0
 
     async def read_kv(self, n_tokens):
         return array("i", self.cache[:n_tokens]).tobytes()

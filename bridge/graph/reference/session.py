@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from bridge.graph.graph import Graph, Node
-from bridge.graph.reference import attention, dense, experts
+from bridge.graph.reference import attention, dense, experts, recurrent
 from bridge.graph.rope import rope_rows
+from bridge.graph.states import COPIES, StateCopies
 
 F32 = np.float32
 
-OPERATIONS = {**dense.OPERATIONS, **attention.OPERATIONS, **experts.OPERATIONS}
+OPERATIONS = {**dense.OPERATIONS, **attention.OPERATIONS, **experts.OPERATIONS, **recurrent.OPERATIONS}
 """Each gets (session, batch, input values, weights, attributes) and returns the value [rows, width]."""
 
 
@@ -37,6 +38,8 @@ class ReferenceSession:
         self._weights = weights
         self.k = [np.zeros((n_ctx, layer.k_width), kv_dtype) for layer in graph.kv_layers]
         self.v = [np.zeros((n_ctx, layer.v_width), kv_dtype) for layer in graph.kv_layers]
+        self.states = StateCopies(bool(graph.states))
+        self.states_of = [np.zeros((COPIES, width), F32) for width in graph.states]
         self._angles = {
             key: table.frequencies(weights[table.factors_tensor] if table.factors_tensor else None)
             for key, table in graph.rope_tables.items()
@@ -48,23 +51,34 @@ class ReferenceSession:
 
     def trace(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> dict[Node, np.ndarray]:
         """Every node's value [rows, width] for one batch: for comparing a backend layer by layer."""
+        copies = self.states.begin(start)
         batch = Batch(tokens, start, outputs, {
             key: np.frombuffer(rope_rows(*self._angles[key], start, len(tokens)), F32).reshape(len(tokens), -1, 2)
             for key in self.graph.rope_tables
-        })
+        }, copies)
         values: dict[Node, np.ndarray] = {}
         for node in self.graph.nodes:
             inputs = [values[source] for source in node.inputs]
-            weights = [self._weights[w.name] for w in node.weights]
+            weights = [self._weights[w.name].reshape(w.shape) for w in node.weights]
             values[node] = OPERATIONS[node.op](self, batch, inputs, weights, node.attrs)
+        self.states.end(copies[1], start + len(tokens))
         return values
 
     @property
     def kv_row_nbytes(self) -> int:
         return sum(cache[0].nbytes for cache in self._caches())
 
+    @property
+    def state_nbytes(self) -> int:
+        return sum(copies[0].nbytes for copies in self.states_of)
+
     async def read_kv(self, n_tokens: int) -> bytes:
-        return b"".join(cache[:n_tokens].tobytes() for cache in self._caches())
+        if not n_tokens:
+            return b""
+        copy = self.states.holding(n_tokens) if self.states.is_recurrent else 0
+        states = [copies[copy] for copies in self.states_of]
+        rows = [cache[:n_tokens] for cache in self._caches()]
+        return b"".join(part.tobytes() for part in (*rows, *states))
 
     async def write_kv(self, data: bytes, n_tokens: int) -> None:
         start = 0
@@ -72,17 +86,23 @@ class ReferenceSession:
             rows = np.frombuffer(data, cache.dtype, n_tokens * cache.shape[1], start)
             cache[:n_tokens] = rows.reshape(n_tokens, -1)
             start += rows.nbytes
+        for copies in self.states_of if n_tokens else ():
+            copies[0] = np.frombuffer(data, F32, copies.shape[1], start)
+            start += copies[0].nbytes
+        self.states.restore(n_tokens)
 
     def _caches(self) -> list[np.ndarray]:
         return [cache for layer in zip(self.k, self.v) for cache in layer]
 
     async def close(self) -> None:
-        self._weights, self.k, self.v = {}, [], []
+        self._weights, self.k, self.v, self.states_of = {}, [], [], []
 
 
 class Batch:
-    def __init__(self, tokens: Sequence[int], start: int, outputs: Sequence[int], tables: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, tokens: Sequence[int], start: int, outputs: Sequence[int], tables: Mapping[str, np.ndarray],
+                 copies: tuple[int, int] = (0, 0)) -> None:
         self.tokens = np.asarray(tokens, np.int64)
         self.start = start
         self.outputs = np.asarray(outputs, np.int64)
         self.tables = tables
+        self.copies = copies

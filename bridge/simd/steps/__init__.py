@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from bridge.errors import UnsupportedError
 from bridge.plan.plan import Step
 from bridge.simd.ops import Op, OpBuilder
-from bridge.simd.steps import attention, dense, experts
+from bridge.simd.steps import attention, dense, experts, recurrent
 
 KERNELS: Mapping[str, Callable[[OpBuilder, Step], Iterator[Op]]] = {
-    **dense.KERNELS, **attention.KERNELS, **experts.KERNELS}
+    **dense.KERNELS, **attention.KERNELS, **experts.KERNELS, **recurrent.KERNELS}
 
 
 def ops_of(builder: OpBuilder) -> list[Op]:

@@ -1,0 +1,75 @@
+"""Recurrences: what carries a state from each token to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.errors import UnsupportedError
+from bridge.gpu.calls import Call, CallBuilder, Choice, Operand, pack, quads
+from bridge.plan.plan import Step
+
+MAX_STATE_ROWS = 256
+"""Elements of a state's column that an invocation keeps for itself."""
+STATES_AT_ONCE = 16
+
+
+def token_shift(b: CallBuilder, step: Step) -> Iterator[Call]:
+    width = _state_width(b, step)
+    dims = pack(width, step.width // width, 4 * quads(width), 4 * quads(step.width), width)
+    yield from _over_columns(b, step, width, dims)
+
+
+def conv(b: CallBuilder, step: Step) -> Iterator[Call]:
+    dims = pack(step.width, step.attrs["taps"], 4 * quads(step.width), _state_width(b, step))
+    yield from _over_columns(b, step, step.width, dims)
+
+
+def selective_scan(b: CallBuilder, step: Step) -> Iterator[Call]:
+    attrs = step.attrs
+    n_head, n_group, d_state = attrs["n_head"], attrs["n_group"], attrs["d_state"]
+    dims = pack(step.width, step.width // n_head, n_head // n_group, n_group, d_state, int(not attrs["scalar_decay"]),
+                4 * quads(step.width), 4 * quads(n_head), 4 * quads(2 * n_group * d_state), _state_width(b, step))
+    yield from _over_columns(b, step, step.width, dims, STATES=STATES_AT_ONCE)
+
+
+def gated_delta(b: CallBuilder, step: Step) -> Iterator[Call]:
+    attrs = step.attrs
+    n_head, n_head_k, head_dim = attrs["n_head"], attrs["n_head_k"], _kept(step)
+    dims = pack(step.width, attrs["head_dim_v"], n_head, n_head_k, 4 * quads(n_head_k * head_dim),
+                4 * quads(step.width), 4 * quads(n_head), _state_width(b, step), float(attrs["scale"]))
+    yield from _over_columns(b, step, step.width, dims, HEAD_DIM=head_dim, INTERLEAVED=attrs["interleaved"])
+
+
+def wkv7(b: CallBuilder, step: Step) -> Iterator[Call]:
+    dims = pack(step.width, 4 * quads(step.width), 4 * quads(2 * step.width), _state_width(b, step))
+    yield from _over_columns(b, step, step.width, dims, HEAD_DIM=_kept(step))
+
+
+def _over_columns(b: CallBuilder, step: Step, columns: int, dims: bytes, **values: int | bool) -> Iterator[Call]:
+    """One invocation for each column, whatever the number of tokens; operands: inputs, weights, output, state."""
+    workgroup = b.tuning.elementwise_workgroup
+    inputs = (*(Operand("slot", slot) for slot in step.inputs), *(Operand("vector", w.name) for w in step.weights))
+    operands = (*inputs, Operand("slot", step.output), Operand("state", step.attrs["state"]))
+    pipeline = b.pipeline(f"{step.kernel}.wgsl", "r" * len(inputs) + "ww", WORKGROUP=workgroup, **values)
+    yield Call(step.name, (Choice(1, -(-columns // workgroup), pipeline),), dims, operands, step.rows, once=True)
+
+
+def _state_width(b: CallBuilder, step: Step) -> int:
+    return b.plan.states[step.attrs["state"]]
+
+
+def _kept(step: Step) -> int:
+    head_dim = step.attrs["head_dim"]
+    if head_dim > MAX_STATE_ROWS:
+        raise UnsupportedError(f"step {step.name} has heads of {head_dim} columns; the WebGPU backend takes up to "
+                               f"{MAX_STATE_ROWS} in a recurrence")
+    return head_dim
+
+
+KERNELS = {
+    "token_shift": token_shift,
+    "conv": conv,
+    "selective_scan": selective_scan,
+    "gated_delta": gated_delta,
+    "wkv7": wkv7,
+}
