@@ -84,6 +84,21 @@ def test_more_threads_than_cores_are_capped_with_a_note(bridge, site, threads):
     assert bridge.complete("Hello").result
 
 
+def test_a_fraction_of_a_thread_is_cut_off(bridge, site):
+    on_cpu(bridge, site.fault("m.gguf", Fault(LLAMA)), nThreads=1.9, nThreadsBatch=0.5)
+    assert bridge.metadata("n_threads") == bridge.metadata("n_threads_batch") == "1"
+
+
+def test_a_configuration_that_makes_no_sense_leaves_the_choice_to_the_engine(page, messages, site):
+    wrong = {"threads": -1, "threadsBatch": float("nan"), "threadPoolSize": 0, "preferMemory64": "yes"}
+    bridge = BridgePage(page, "direct", messages).open(**wrong)
+    on_cpu(bridge, site.fault("m.gguf", Fault(LLAMA)))
+    cores = str(min(8, page.evaluate("navigator.hardwareConcurrency")))
+    assert [bridge.metadata(key) for key in ("n_threads", "n_threads_batch", "thread_pool_size")] == [cores] * 3
+    assert bridge.metadata("core_variant") == "wasm32"
+    bridge.dispose()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_pool_of_the_configuration(page, messages, site, mode):
     bridge = BridgePage(page, mode, messages).open(threads=2, threadPoolSize=1)
@@ -93,13 +108,23 @@ def test_the_pool_of_the_configuration(page, messages, site, mode):
     bridge.dispose()
 
 
+def test_64_bit_addresses_for_all_models(page, messages, site):
+    bridge = BridgePage(page, "worker", messages).open(preferMemory64=True)
+    on_cpu(bridge, site.fault("m.gguf", Fault(GEMMA)))
+    assert bridge.metadata("core_variant") == "wasm64"
+    assert "core_mem64_active" in bridge.metadata("runtime_notes").split(";")
+    assert bridge.complete("Hello", nPredict=8).result
+    bridge.dispose()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_page_that_is_not_isolated_computes_with_one_thread(page, messages, other_site, mode):
     page.goto(other_site.url("/_test/blank.html"))
-    bridge = BridgePage(page, mode, messages).open()
+    bridge = BridgePage(page, mode, messages).open(preferMemory64=True)
     on_cpu(bridge, other_site.fault("m.gguf", Fault(GEMMA)), nThreads=2)
-    assert bridge.metadata("n_threads") == "1"
-    assert "threads_capped_no_coi" in bridge.metadata("runtime_notes")
+    assert (bridge.metadata("n_threads"), bridge.metadata("core_variant")) == ("1", "wasm32")
+    notes = bridge.metadata("runtime_notes").split(";")
+    assert {"threads_capped_no_coi", "core_mem64_unavailable", "core_wasm32_active"} <= set(notes)
     assert bridge.complete("Hello").result
     bridge.dispose()
 
@@ -156,6 +181,47 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_fetched(bridge, site)
     assert big.bytes_sent < file.stat().st_size / 3
     on_cpu(bridge, site.fault("m.gguf", Fault(LLAMA)))
     assert bridge.complete("Hello").result
+
+
+GROW_LITTLE = """() => {
+  const {grow} = WebAssembly.Memory.prototype;
+  WebAssembly.Memory.prototype.grow = function (pages) {
+    if (pages > 1024) throw new RangeError("no");
+    return grow.call(this, pages);
+  };
+}"""
+
+
+def test_memory_that_the_browser_refuses_ends_the_load_and_a_smaller_model_loads(page, messages, site):
+    bridge = BridgePage(page, "direct", messages).open()
+    on_cpu(bridge, site.fault("m.gguf", Fault(LLAMA)))
+    page.evaluate(GROW_LITTLE)
+    refused = bridge.load(site.fault("g.gguf", Fault(GEMMA)), nGpuLayers=0, nCtx=1 << 20)
+    assert re.fullmatch(r"Failed to load GGUF model: the browser refused to enlarge the memory from \d+ MiB to \d+ MiB",
+                        refused.message)
+    counters = bridge.call("debugCounters").result
+    assert (counters["cpuMemoryBytes"], counters["cpuThreads"]) == (0, 0)
+    on_cpu(bridge, site.fault("m.gguf", Fault(LLAMA)))
+    assert bridge.complete("Hello").result
+    bridge.dispose()
+
+
+NO_SIMD = """() => {
+  WebAssembly.compile = async () => { throw new WebAssembly.CompileError("Wasm SIMD unsupported"); };
+}"""
+
+
+def test_a_browser_without_simd_is_told_so_or_computes_on_the_gpu(page, messages, site):
+    bridge = BridgePage(page, "direct", messages).open()
+    bridge.call("tokenize", "start the engine, which needs the function that is taken away next")
+    page.evaluate(NO_SIMD)
+    failed = bridge.load(site.fault("m.gguf", Fault(LLAMA)), nGpuLayers=0)
+    assert failed.message == ("Failed to load GGUF model: this browser cannot run the CPU kernels, which need WebAssembly "
+                              "SIMD: Wasm SIMD unsupported")
+    bridge.load(site.fault("m.gguf", Fault(LLAMA)), nGpuLayers=None).result
+    assert bridge.get("getBackendName()") == "WebGPU"
+    assert "no_cpu_backend:using_software_webgpu" in bridge.metadata("runtime_notes")
+    bridge.dispose()
 
 
 def test_models_are_switched_in_the_same_memory(bridge, site):

@@ -108,7 +108,7 @@ class PageSimd:
 
 
 @contextmanager
-def open_page_host(threads: int | None = None, *, isolated: bool = True, memory64: bool | str = True,
+def open_page_host(threads: int | None = None, *, isolated: bool = True, memory64: bool | None = None,
                    flags: tuple[str, ...] = (), before: str = "0") -> Iterator[Any]:
     """A ``bridge.simd.js_host.JsHost`` in a headless Chromium, which is closed at the end; ``page`` is its page.
 
@@ -130,7 +130,7 @@ def open_page_host(threads: int | None = None, *, isolated: bool = True, memory6
             page.open_host(json.dumps({"pool": threads, "memory64": memory64}))
         except JsException as error:
             raise _host_error(error) from None
-        host = PageHost(PageSimd(page))
+        host = PageHost(PageSimd(page), prefers_memory64=memory64 is True)
         host.page = page
         yield host
         host.close()

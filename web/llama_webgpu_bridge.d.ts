@@ -16,6 +16,7 @@ export interface LlamaWebGpuBridgeConfig {
   /** The worker's entry; by default ../worker/llama_webgpu_bridge_worker.js beside this module's folder. */
   workerUrl?: string;
   disableWorker?: boolean;
+  /** 64-bit addresses on the CPU backend: for all models, for none, or by default for those that need more than 4 GiB. */
   preferMemory64?: boolean;
   /** Milliseconds; clamped to 5 s … 1 h. Method settings go before this one. */
   workerRequestTimeoutMs?: number;

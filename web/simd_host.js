@@ -19,6 +19,11 @@ const SPARE_BYTES = 256 << 20;
 const UNKNOWN_CORES = 4;
 const DEFAULT_POOL = 8;
 const DONE = 'done';
+/** A module with one function, () => v128, which is i8x16.relaxed_swizzle of two constants. */
+const RELAXED_SWIZZLE = new Uint8Array([
+  0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0,
+  10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11,
+]);
 
 /** `code`: "UNSUPPORTED" where the browser lacks something, else "DEVICE_FAILED". */
 export class SimdHostError extends Error {
@@ -34,16 +39,17 @@ export class SimdHostError extends Error {
  * @param {string} options  JSON of
  * @param {number | null} pool  threads to have, at most one per core (null: one per core, at most 8); without cross-origin
  *   isolation there is but the caller's own
- * @param {boolean | 'always'} [memory64]  false: never more than 4 GiB; 'always' takes 64-bit addresses for less, too
+ * @param {boolean | null} [memory64]  64-bit addresses, where the browser has them: for all models, for none, or (null) for
+ *   those that need more than 4 GiB
  * @param {string} [base]  folder of the .wasm files
  * @returns {Promise<SimdHost>}
  */
 export async function openHost(options) {
-  const { pool, memory64 = true, base = new URL('../simd/', import.meta.url).href } = JSON.parse(options);
+  const { pool, memory64 = null, base = new URL('../simd/', import.meta.url).href } = JSON.parse(options);
   const isolated = globalThis.crossOriginIsolated === true && typeof SharedArrayBuffer === 'function';
   const cores = navigator.hardwareConcurrency || UNKNOWN_CORES;
   const threads = isolated ? Math.min(pool ?? DEFAULT_POOL, cores) : 1;
-  const host = new SimdHost({ threads, isolated, memory64: isolated && memory64, base });
+  const host = new SimdHost({ threads, isolated, memory64: isolated ? memory64 : false, base });
   await host.open();
   return host;
 }
@@ -70,8 +76,8 @@ class SimdHost {
   constructor({ threads, isolated, memory64, base }) {
     this.#threads = threads;
     this.#isolated = isolated;
-    this.#allows64 = Boolean(memory64) && supportsMemory64();
-    this.#always64 = this.#allows64 && memory64 === 'always';
+    this.#allows64 = memory64 !== false && supportsMemory64();
+    this.#always64 = this.#allows64 && memory64 === true;
     this.#base = base;
   }
 
@@ -330,9 +336,11 @@ class SimdHost {
   }
 }
 
+/** Whether the build with 64-bit addresses runs here, which has shared memory and relaxed SIMD. */
 function supportsMemory64() {
   try {
-    return new WebAssembly.Memory({ initial: 1n, maximum: 1n, address: 'i64' }).grow(0n) === 1n;
+    return new WebAssembly.Memory({ initial: 1n, maximum: 1n, shared: true, address: 'i64' }).grow(0n) === 1n
+      && WebAssembly.validate(RELAXED_SWIZZLE);
   } catch {
     return false;
   }

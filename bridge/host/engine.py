@@ -25,7 +25,7 @@ class Engine(Protocol):
     def drop_device(self) -> None:
         """Destroy the device, so that the next load gets a new one; harmless without one."""
 
-    async def cpu(self, pool: int | None, memory64: bool) -> Any:
+    async def cpu(self, pool: int | None, memory64: bool | None) -> Any:
         """The host of the CPU backend, with ``pool`` threads (None: the engine chooses); the same until ``drop_cpu``.
 
         Raises UnsupportedError and DeviceError.

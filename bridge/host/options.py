@@ -28,12 +28,12 @@ NOT_APPLIED = ("speculativeDecoding",)
 @dataclass(frozen=True)
 class LoadRequest:
     """``gpu_layers``: layers asked for, None where the engine chooses. ``pool``: threads for the CPU to have at hand, None
-    where the engine chooses; ``memory64``: whether its memory may grow beyond 4 GiB."""
+    where the engine chooses; ``memory64``: whether its addresses have 64 bits, None where the model's size decides."""
 
     options: LoadOptions
     gpu_layers: int | None
     pool: int | None
-    memory64: bool
+    memory64: bool | None
     notes: list[str]
 
 
@@ -62,7 +62,7 @@ def load_request(options: Mapping[str, Any], config: Mapping[str, Any], n_ctx: i
                          threads_batch=_thread_count(threads_batch),
                          backend="auto" if gpu_layers is None else "webgpu" if gpu_layers else "simd")
     return LoadRequest(loaded, gpu_layers, positive_integer(config.get("threadPoolSize")),
-                       config.get("preferMemory64") is not False, notes)
+                       config.get("preferMemory64"), notes)
 
 
 def _thread_count(wanted: int | None) -> int | None:

@@ -36,7 +36,7 @@ class PyodideEngine:
         self._js = js
         self._device: Any = None
         self._cpu: Any = None
-        self._cpu_options: tuple[int | None, bool] | None = None
+        self._cpu_options: tuple[int | None, bool | None] | None = None
         self.notes = list(js.boot.notes)
         self.n_posts = 0
 
@@ -55,7 +55,7 @@ class PyodideEngine:
         if device is not None:
             device.destroy()
 
-    async def cpu(self, pool: int | None, memory64: bool) -> Any:
+    async def cpu(self, pool: int | None, memory64: bool | None) -> Any:
         if self._cpu is None or self._cpu_options != (pool, memory64):
             from bridge.simd.js_host import open_host
 

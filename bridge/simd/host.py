@@ -17,6 +17,8 @@ MODULE_BYTES = 1 << 20
 """Kept free at the start of the memory for the module's own data and its first thread's stack."""
 MAX_BYTES_32 = 65535 * PAGE
 """What 32-bit addresses are used for: all but the last page, so that no end address overflows."""
+MAX_BYTES_64 = 262144 * PAGE
+"""What Chromium lets a memory with 64-bit addresses become."""
 STACK_BYTES = 1 << 16
 """Of each thread; the stacks follow those first bytes."""
 MAX_THREADS = 128
@@ -110,11 +112,14 @@ class Host(Protocol):
     """Whether threads are possible at all; a page must be cross-origin isolated."""
     max_bytes: int
     """The largest memory this machine can be asked for."""
+    prefers_memory64: bool
+    """Whether 64-bit addresses were asked for, for all models: there may be none."""
     has_relaxed: bool
     dot_mode: int
     @property
     def variant(self) -> str:
-        """Name of the module in use (tools/build_simd.py), such as "relaxed-threads"."""
+        """Name of the module in use (tools/build_simd.py), such as "relaxed-threads"; with 64 in it, of 64-bit addresses.
+        """
 
     @property
     def counters(self) -> Counters: ...

@@ -18,15 +18,16 @@ from bridge.simd.host import MAX_SELECTED, Counters, Job, Span
 from bridge.simd.upload import ranges_of
 
 
-async def open_host(simd_module: Any, pool: int | None, memory64: bool) -> JsHost:
+async def open_host(simd_module: Any, pool: int | None, memory64: bool | None) -> JsHost:
     """The host of the exports of web/simd_host.js, with ``pool`` threads, at most one per core (None: those, at most 8).
 
-    ``memory64`` False keeps to 32-bit addresses. Raises UnsupportedError when the browser cannot run the kernels and
-    DeviceError when it refuses them memory or threads.
+    Addresses have 64 bits for all models (``memory64`` True), for those beyond 4 GiB (None) or for none (False), where
+    the browser has them. Raises UnsupportedError when the browser cannot run the kernels and DeviceError when it refuses
+    them memory or threads.
     """
     try:
         options = {"pool": pool, "memory64": memory64}
-        return JsHost(await simd_module.openHost(json.dumps(options)))
+        return JsHost(await simd_module.openHost(json.dumps(options)), prefers_memory64=memory64 is True)
     except JsException as error:
         raise _host_error(error) from None
 
@@ -34,8 +35,9 @@ async def open_host(simd_module: Any, pool: int | None, memory64: bool) -> JsHos
 class JsHost:
     """A SimdHost of web/simd_host.js (see bridge.simd.host.Host)."""
 
-    def __init__(self, js: Any) -> None:
+    def __init__(self, js: Any, prefers_memory64: bool = False) -> None:
         self._js = js
+        self.prefers_memory64 = prefers_memory64
         self._calls = 0
         self._job: tuple[Job, str] | None = None
         described = json.loads(js.describe())

@@ -17,7 +17,7 @@ from bridge.graph.states import COPIES
 from bridge.plan.batch import HEADER_WORDS
 from bridge.plan.plan import Plan
 from bridge.simd.formats import ROWS, Format
-from bridge.simd.host import MAX_SELECTED, PAGE, UNIT, first_free_byte
+from bridge.simd.host import MAX_BYTES_32, MAX_SELECTED, PAGE, UNIT, first_free_byte
 from bridge.simd.ops import TILE, Op, Packed, Region, stride
 from bridge.simd.program import RECORD_BYTES
 
@@ -122,6 +122,7 @@ def check_fits(memory: MemoryMap, most: int, n_ctx: int) -> None:
         f"the model needs {_mib(memory.nbytes)} of memory ({_mib(memory.weights_nbytes)} for weights, "
         f"{_mib(memory.cache_nbytes)} for a context of {n_ctx} tokens, {_mib(rest)} to compute in); "
         f"the CPU backend can have at most {_mib(most)} here"
+        + ("; the wasm32 core addresses at most 4 GiB; memory64 is required" if most == MAX_BYTES_32 else "")
     )
 
 

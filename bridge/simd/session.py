@@ -172,6 +172,10 @@ class SimdSession:
     async def _prepare(self) -> None:
         memory, n_vocab = self._memory, self._plan.n_vocab
         await self._host.reserve(memory.nbytes)
+        if "64" in self._host.variant:
+            self.notes.append("core_mem64_active")
+        elif self._host.prefers_memory64:
+            self.notes += ["core_mem64_unavailable", "core_wasm32_active"]
         for name, data in self._grids.items():
             self._host.write(memory.regions[Region("grid", name)].address, data)
         self._host.write(memory.program.address, encode(self._ops, memory.regions))

@@ -21,6 +21,7 @@ from wasmtime import _ffi
 from bridge.errors import DeviceError, UnsupportedError
 from bridge.simd.host import (
     MAX_BYTES_32,
+    MAX_BYTES_64,
     MAX_THREADS,
     MODULE_BYTES,
     PAGE,
@@ -35,6 +36,8 @@ from bridge.simd.upload import Pump
 
 PLACES = (Path(__file__).resolve().parents[1] / "_kernels" / "simd", Path(__file__).resolve().parents[2] / "build" / "simd")
 JOIN_SECONDS = 5.0
+WIDE_VARIANT = "relaxed64-threads"
+"""The module with 64-bit addresses."""
 
 
 class _SharedMemory(wasmtime.SharedMemory):
@@ -51,6 +54,9 @@ def _module(variant: str, deterministic: bool) -> tuple[wasmtime.Engine, wasmtim
     config.wasm_threads = config.shared_memory = True
     config.wasm_relaxed_simd = True
     config.wasm_relaxed_simd_deterministic = deterministic
+    if variant == WIDE_VARIANT:
+        config.wasm_memory64 = True
+        config.memory_reservation = MAX_BYTES_64  # shared memory cannot move, so all of it is set aside
     engine = wasmtime.Engine(config)
     for place in PLACES:
         file = place / f"{variant}.wasm"
@@ -62,36 +68,36 @@ def _module(variant: str, deterministic: bool) -> tuple[wasmtime.Engine, wasmtim
 class WasmtimeHost:
     """See bridge.simd.host.Host.
 
-    ``variant`` names the module; one without threads computes with one. ``deterministic`` makes relaxed instructions do
-    what the specification calls their deterministic behaviour, ``careful`` assumes the worst of them; both are for tests.
+    ``variant`` names the module; one without threads computes with one. Beside the default one there is one with 64-bit
+    addresses, for all models (``memory64`` True), for those beyond 4 GiB (None) or for none (False). ``deterministic``
+    makes relaxed instructions do what the specification calls their deterministic behaviour, ``careful`` assumes the worst
+    of them; both are for tests.
     """
 
-    max_bytes = MAX_BYTES_32
-
-    def __init__(self, n_threads: int | None = None, *, variant: str = "relaxed-threads", deterministic: bool = False,
-                 careful: bool = False) -> None:
-        self._variant = variant
+    def __init__(self, n_threads: int | None = None, *, variant: str = "relaxed-threads", memory64: bool | None = None,
+                 deterministic: bool = False, careful: bool = False) -> None:
+        self._narrow, self._deterministic, self._careful = variant, deterministic, careful
         self.is_shared = variant.endswith("-threads")
         self.n_threads = min(n_threads or os.cpu_count() or 1, MAX_THREADS) if self.is_shared else 1
         self.has_relaxed = variant.startswith("relaxed")
-        self.counters = Counters(memories=1)
-        self._engine, self._module = _module(variant, deterministic)
-        self._store = wasmtime.Store(self._engine)
-        limits = wasmtime.Limits(MODULE_BYTES // PAGE, MAX_BYTES_32 // PAGE + 1)
-        type = wasmtime.MemoryType(limits, shared=True) if self.is_shared else wasmtime.MemoryType(limits)
-        self._memory = _SharedMemory(self._engine, type) if self.is_shared else wasmtime.Memory(self._store, type)
-        self._exports = wasmtime.Instance(self._store, self._module, [self._memory]).exports(self._store)
-        self.dot_mode = self._call("probe_dots", int(careful))
-        self._bytes = self._view()
+        self.prefers_memory64 = memory64 is True
+        self._has_memory64 = memory64 is not False and variant == "relaxed-threads"
+        self.max_bytes = MAX_BYTES_64 if self._has_memory64 else MAX_BYTES_32
+        self.counters = Counters()
         self._threads: list[threading.Thread] = []
         self._closed = False
+        self._open(WIDE_VARIANT if self.prefers_memory64 and self._has_memory64 else variant)
 
     @property
     def variant(self) -> str:
         return self._variant
 
     async def reserve(self, nbytes: int) -> None:
-        while self._call("retire_job"):  # one may still be looking at the program of the last model
+        wide = self._has_memory64 and (self.prefers_memory64 or nbytes > MAX_BYTES_32)
+        if (variant := WIDE_VARIANT if wide else self._narrow) != self._variant:
+            self._end_threads()
+            self._open(variant)
+        while self._call("retire_job"):  # a thread may still be looking at the program of the last model
             await asyncio.sleep(0)
         missing = -(-(nbytes - len(self._bytes)) // PAGE)
         if missing > 0:
@@ -143,15 +149,9 @@ class WasmtimeHost:
         """Nothing: the memory is kept for the next model."""
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if self._threads:
-            self._call("post_job", 0, 0, 0, 0, 0, 0, 0)
-            for thread in self._threads:
-                thread.join(JOIN_SECONDS)
-        self._threads = []
-        self.counters.threads = 0
+        if not self._closed:
+            self._closed = True
+            self._end_threads()
 
     def call(self, name: str, *arguments: int) -> Any:
         """An exported function, for tests."""
@@ -162,6 +162,19 @@ class WasmtimeHost:
             return self._exports[name](self._store, *arguments)
         except wasmtime.Trap as trap:
             raise DeviceError(f"the CPU kernels failed: {str(trap).splitlines()[0]}") from None
+
+    def _open(self, variant: str) -> None:
+        self._variant = variant
+        self._engine, self._module = _module(variant, self._deterministic)
+        self._store = wasmtime.Store(self._engine)
+        is_64 = variant == WIDE_VARIANT
+        limits = wasmtime.Limits(MODULE_BYTES // PAGE, MAX_BYTES_64 // PAGE if is_64 else MAX_BYTES_32 // PAGE + 1)
+        type = wasmtime.MemoryType(limits, is_64=is_64, shared=self.is_shared)
+        self._memory = _SharedMemory(self._engine, type) if self.is_shared else wasmtime.Memory(self._store, type)
+        self._exports = wasmtime.Instance(self._store, self._module, [self._memory]).exports(self._store)
+        self.dot_mode = self._call("probe_dots", int(self._careful))
+        self._bytes = self._view()
+        self.counters.memories += 1
 
     def _view(self) -> memoryview:
         """All of the memory. It never moves: wasmtime reserves address space for the most it may become."""
@@ -179,6 +192,14 @@ class WasmtimeHost:
             self._threads.append(thread)
             thread.start()
         self.counters.threads = len(self._threads)
+
+    def _end_threads(self) -> None:
+        if self._threads:
+            self._call("post_job", 0, 0, 0, 0, 0, 0, 0)
+            for thread in self._threads:
+                thread.join(JOIN_SECONDS)
+        self._threads = []
+        self.counters.threads = 0
 
     def _serve(self, number: int) -> None:
         store = wasmtime.Store(self._engine)

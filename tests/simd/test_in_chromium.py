@@ -195,7 +195,7 @@ def test_what_is_beyond_4_gib_takes_64_bit_addresses():
 
 
 def test_a_model_computes_with_64_bit_addresses():
-    with open_page_host(2, memory64="always") as host:
+    with open_page_host(2, memory64=True) as host:
         assert host.variant == "relaxed64-threads"
 
         async def check():

@@ -43,7 +43,7 @@ def test_areas_do_not_overlap_and_all_fit(hosts, name):
 class Small:
     """A host that could have a memory of some bytes, and is never asked for it."""
 
-    n_threads, is_shared, has_relaxed, dot_mode, variant = 1, False, True, 0, "relaxed"
+    n_threads, is_shared, has_relaxed, dot_mode, variant, prefers_memory64 = 1, False, True, 0, "relaxed", False
 
     def __init__(self, max_bytes):
         self.max_bytes = max_bytes
