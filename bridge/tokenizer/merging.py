@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
+from bridge.tokenizer.repetition import merge_repetitions
+
 Priority = Callable[[str, str], "float | None"]
+
+LONG = 4096
+"""Symbols from which on repetitions are looked for; ordinary words have a dozen."""
 
 
 def merge_symbols(symbols: list[str], priority: Priority) -> list[str]:
@@ -13,6 +18,8 @@ def merge_symbols(symbols: list[str], priority: Priority) -> list[str]:
 
     `priority(left, right)` is None for a pair that does not merge. Takes O(n log n) however the merges fall.
     """
+    if len(symbols) >= LONG:
+        symbols = merge_repetitions(symbols, priority)
     n = len(symbols)
     if n < 2:
         return symbols

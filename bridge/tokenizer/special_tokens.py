@@ -5,6 +5,8 @@ Files are unreliable about their special tokens, so llama.cpp also recognises th
 
 from __future__ import annotations
 
+from collections import Counter
+
 from bridge.tokenizer.characters import to_bytes
 from bridge.tokenizer.vocab import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab
 
@@ -138,10 +140,10 @@ class SpecialTokenSplitter:
         self._tokens = {vocab.tokens[token]: token for token in matched}
         self._always = {token for token in matched if vocab.type_of(token) == USER_DEFINED}
         self._strip_left, self._strip_right = _stripping(vocab, matched)
-        # First character -> lengths of the tokens that start with it, to find the few that occur in a text at all.
-        self._lengths: dict[str, set[int]] = {}
+        # First character -> length -> how many tokens start with it and are so long, to find the few that occur in a text.
+        self._lengths: dict[str, Counter[int]] = {}
         for text in self._tokens:
-            self._lengths.setdefault(text[0], set()).add(len(text))
+            self._lengths.setdefault(text[0], Counter())[len(text)] += 1
 
     def split(self, text: str, parse_special: bool) -> list[str | int]:
         """Text between special tokens, and the ids of these, in order; no text is empty."""
@@ -159,11 +161,16 @@ class SpecialTokenSplitter:
     def _present(self, text: str, parse_special: bool) -> list[tuple[str, int]]:
         found: set[str] = set()
         for first, lengths in self._lengths.items():
+            missing = dict(lengths)
             at = text.find(first)
-            while at >= 0:
-                for length in lengths:
-                    if text[at : at + length] in self._tokens:
-                        found.add(text[at : at + length])
+            while at >= 0 and missing:
+                for length in list(missing):
+                    special = text[at : at + length]
+                    if len(special) == length and special in self._tokens and special not in found:
+                        found.add(special)
+                        missing[length] -= 1
+                        if not missing[length]:
+                            del missing[length]
                 at = text.find(first, at + 1)
         present = [(special, self._tokens[special]) for special in found]
         if not parse_special:

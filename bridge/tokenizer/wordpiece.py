@@ -33,7 +33,11 @@ class WordPieceEncoder:
     def __init__(self, vocab: Vocab) -> None:
         self._ids, self._unk = vocab.ids, vocab.special["unk"]
         self._lowercase, self._strip_accents = vocab.lowercase, vocab.strip_accents
-        self._max_length = max(map(len, vocab.tokens))
+        # First character -> lengths of the tokens that start with it, longest first.
+        lengths: dict[str, set[int]] = {}
+        for text in vocab.tokens:
+            lengths.setdefault(text[:1], set()).add(len(text))
+        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
         self._words = WordCache(self._encode_chunk)
 
     def encode(self, text: str, *, after_special: bool) -> list[int]:
@@ -50,7 +54,7 @@ class WordPieceEncoder:
 
     def _normalise(self, chunk: str) -> list[str]:
         """Words of text without white space: punctuation and ideographs apart, control characters dropped."""
-        words = [""]
+        words: list[list[str]] = [[]]
         for char in chunk:
             if self._strip_accents:
                 char = without_accent(char)
@@ -60,17 +64,18 @@ class WordPieceEncoder:
             alone = kind == "P" or (kind == "S" and code_point < 0x7F) or any(a <= code_point <= b for a, b in _IDEOGRAPHS)
             char = lower(char) if self._lowercase else char
             if alone:
-                words += [char, ""]
+                words += [[char], []]
             else:
-                words[-1] += char
-        return [word for word in words if word]
+                words[-1].append(char)
+        return ["".join(word) for word in words if word]
 
     def _encode_word(self, word: str) -> list[int]:
         """Longest match from the left; a word that cannot be covered is one unknown token."""
         ids, out, start = self._ids, [], 0
         while start < len(word):
-            for end in range(min(len(word), start + self._max_length), start, -1):
-                token = ids.get(word[start:end])
+            for length in self._lengths.get(word[start], ()):
+                piece = word[start : start + length]
+                token = ids.get(piece)
                 if token is not None:
                     break
             else:
@@ -78,5 +83,5 @@ class WordPieceEncoder:
                     raise ModelError("the vocabulary has no unknown token, which WordPiece needs")
                 return [self._unk]
             out.append(token)
-            start = end
+            start += len(piece)
         return out
