@@ -38,7 +38,9 @@ class Pipeline(NamedTuple):
             words.append(values["FORMAT"].removeprefix("formats/").removesuffix(".wgsl"))
         if "TOKENS" in values:
             words.append(f"tokens={values['TOKENS']}")
-        return " ".join(words + [flag.lower() for flag in ("EXPERTS", "NEOX", "SILU", "GELU", "KV_F16") if values.get(flag)])
+        if "ACT" in values:
+            words.append(values["ACT"])
+        return " ".join(words + [flag.lower() for flag in ("EXPERTS", "NEOX", "CENTRED", "KV_F16") if values.get(flag)])
 
 
 class Operand(NamedTuple):

@@ -199,7 +199,7 @@ def _embed_case(type_name: str, slot: int) -> _Case:
     answers = _answers()["formats"][type_name]
     n_in, ends = answers["n_in"], _floats(answers["ends"], 2 * ENDS)
     weight = Weight(f"embed {type_name}", (N_ROWS, n_in), type_name)
-    step = Step("embed", (), slot, (weight,), {"scale": 1.0}, TOKENS, n_in, weight.name)
+    step = Step("embed", (), slot, (weight,), {"of": "tokens", "scale": 1.0}, TOKENS, n_in, weight.name)
     columns = [*range(ENDS), *range(n_in - ENDS, n_in)]
     return _Case(f"{type_name} rows", (step,), {}, columns, [ends[t % N_ROWS] for t in range(N_TOKENS)])
 

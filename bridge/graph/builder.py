@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from bridge.errors import ModelError
-from bridge.graph.graph import OUTPUTS, TOKENS, Graph, KvLayer, Node, Weight
+from bridge.graph.graph import ACTIVATIONS, OUTPUTS, TOKENS, Graph, KvLayer, Node, Weight
 from bridge.graph.rope import RopeTable
 
 
@@ -52,7 +52,11 @@ class GraphBuilder:
 
     def embed(self, name: str, n_vocab: int, n_embd: int, scale: float = 1.0) -> Node:
         weight = self.weight(name, n_vocab, n_embd)
-        return self._add("embed", (), (weight,), TOKENS, n_embd, name, scale=scale)
+        return self._add("embed", (), (weight,), TOKENS, n_embd, name, of="tokens", scale=scale)
+
+    def embed_positions(self, name: str, n_positions: int, n_embd: int) -> Node:
+        weight = self.weight(name, n_positions, n_embd)
+        return self._add("embed", (), (weight,), TOKENS, n_embd, name, of="positions", scale=1.0)
 
     def matmul(self, x: Node, name: str, n_out: int) -> Node:
         """x @ W.T with W = ``name``.weight; adds ``name``.bias when the file has it."""
@@ -60,10 +64,28 @@ class GraphBuilder:
         bias = self.optional(f"{name}.bias", n_out)
         return self._add("matmul", (x,), (weight, *bias), x.rows, n_out, name)
 
-    def rms_norm(self, x: Node, name: str, eps: float, group: int | None = None) -> Node:
+    def rms_norm(self, x: Node, name: str | None, eps: float, group: int | None = None, *,
+                 per_head: bool = False) -> Node:
+        """Of every run of ``group`` columns (default: the row); without a name there is no weight.
+
+        ``per_head``: each run has a weight of its own, ``name``.weight is [runs, group].
+        """
+        return self._norm("rms_norm", x, name, eps, group, per_head)
+
+    def layer_norm(self, x: Node, name: str | None, eps: float, group: int | None = None, *,
+                   per_head: bool = False) -> Node:
+        """Like rms_norm, of x less its mean; adds ``name``.bias when the file has it."""
+        return self._norm("layer_norm", x, name, eps, group, per_head)
+
+    def _norm(self, op: str, x: Node, name: str | None, eps: float, group: int | None, per_head: bool) -> Node:
         group = group or x.width
-        weight = self.weight(f"{name}.weight", group)
-        return self._add("rms_norm", (x,), (weight,), x.rows, x.width, name, eps=eps, group=group)
+        shape = (x.width // group, group) if per_head else (group,)
+        weights: tuple[Weight, ...] = ()
+        if name is not None:
+            weights = (self.vector(f"{name}.weight", *shape),)
+            if op == "layer_norm" and self.has(f"{name}.bias"):
+                weights += (self.vector(f"{name}.bias", *shape),)
+        return self._add(op, (x,), weights, x.rows, x.width, name or f"{op} {x.name}", eps=eps, group=group)
 
     def rope(self, x: Node, table: str, head_dim: int, style: str) -> Node:
         n_rot = self._rope_tables[table].n_rot
@@ -79,11 +101,44 @@ class GraphBuilder:
                          layer=layer, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v,
                          scale=scale, softcap=softcap, window=window)
 
+    def activate(self, x: Node, act: str) -> Node:
+        return self._add("activate", (x,), (), x.rows, x.width, f"{act} {x.name}", act=_known(act))
+
     def glu(self, gate: Node, up: Node, act: str) -> Node:
-        return self._add("glu", (gate, up), (), gate.rows, gate.width, f"glu {gate.name}", act=act)
+        return self._add("glu", (gate, up), (), gate.rows, gate.width, f"glu {gate.name}", act=_known(act))
 
     def add(self, a: Node, b: Node) -> Node:
         return self._add("add", (a, b), (), a.rows, a.width, f"{a.name} + {b.name}")
+
+    def mul(self, a: Node, b: Node) -> Node:
+        if a.width % b.width:
+            raise ValueError(f"{b.width} columns cannot multiply {a.width} columns in equal runs")
+        return self._add("mul", (a, b), (), a.rows, a.width, f"{a.name} * {b.name}")
+
+    def add_vector(self, x: Node, name: str, *shape: int) -> Node:
+        return self._vector("add_vector", x, name, shape)
+
+    def mul_vector(self, x: Node, name: str, *shape: int) -> Node:
+        """``shape`` of the tensor ``name`` (default: an element for every column)."""
+        return self._vector("mul_vector", x, name, shape)
+
+    def _vector(self, op: str, x: Node, name: str, shape: tuple[int, ...]) -> Node:
+        weight = self.vector(name, *(shape or (x.width,)))
+        if x.width % weight.shape[0]:
+            raise ValueError(f"a vector of {weight.shape[0]} elements does not repeat evenly over {x.width} columns")
+        return self._add(op, (x,), (weight,), x.rows, x.width, name)
+
+    def columns(self, x: Node, first: int, count: int, group: int | None = None) -> Node:
+        """``count`` columns from ``first`` on of every run of ``group`` columns (default: of the row)."""
+        group = group or x.width
+        if x.width % group or not 0 <= first < first + count <= group:
+            raise ValueError(f"columns {first} to {first + count - 1} of {group} are not in rows of {x.width}")
+        return self._add("columns", (x,), (), x.rows, x.width // group * count, f"columns {x.name}",
+                         first=first, count=count, group=group)
+
+    def concat(self, a: Node, b: Node, n_head: int = 1, *, shared: bool = False) -> Node:
+        width = a.width + (n_head * b.width if shared else b.width)
+        return self._add("concat", (a, b), (), a.rows, width, f"{a.name}, {b.name}", n_head=n_head, shared=shared)
 
     def route(self, logits: Node, n_used: int, *, normalise: bool) -> Node:
         return self._add("route", (logits,), (), logits.rows, 2 * n_used, f"route {logits.name}",
@@ -100,8 +155,11 @@ class GraphBuilder:
         n_used = route.attrs["n_used"]
         return self._add("combine_experts", (x, route), (), x.rows, x.width // n_used, f"combine {x.name}", n_used=n_used)
 
-    def scale(self, x: Node, scale: float) -> Node:
-        return self._add("scale", (x,), (), x.rows, x.width, f"scale {x.name}", scale=scale)
+    def scale(self, x: Node, scale: float, offset: float = 0.0) -> Node:
+        return self._add("scale", (x,), (), x.rows, x.width, f"scale {x.name}", scale=scale, offset=offset)
+
+    def clamp(self, x: Node, low: float, high: float) -> Node:
+        return self._add("clamp", (x,), (), x.rows, x.width, f"clamp {x.name}", low=low, high=high)
 
     def softcap(self, x: Node, cap: float) -> Node:
         return self._add("softcap", (x,), (), x.rows, x.width, f"softcap {x.name}", cap=cap)
@@ -170,6 +228,12 @@ class GraphBuilder:
         node = Node(op, inputs, weights, attrs, rows, width, name)
         self._nodes.append(node)
         return node
+
+
+def _known(act: str) -> str:
+    if act not in ACTIVATIONS:
+        raise ValueError(f"{act!r} is none of the activations {', '.join(ACTIVATIONS)}")
+    return act
 
 
 def _dims(shape: Any) -> str:

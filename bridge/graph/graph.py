@@ -7,19 +7,29 @@ A graph knows nothing about kernels, buffers or block formats.
 The vocabulary (inputs -> output; weights; attributes):
 
 ====================  =====================================================================================
-``embed``             -> [T, n_embd]; the rows of the weight that the batch's token ids name; times ``scale``
+``embed``             -> [T, n_embd]; the rows of the weight that the batch's ``of`` "tokens" or "positions" name; times
+                      ``scale``
 ``matmul``            x -> x @ weight.T (+ bias); weight is [n_out, n_in], bias [n_out]
-``rms_norm``          x -> x / sqrt(mean(x²) + eps) * weight, over runs of ``group`` columns (a row, or one head)
+``rms_norm``          x -> x / sqrt(mean(x²) + eps) (* weight), over runs of ``group`` columns (a row, or one head); the
+                      weight has ``group`` elements, or one for every column
+``layer_norm``        the same of x - mean(x), (* weight (+ bias))
 ``rope``              x -> x with pairs of columns rotated by the batch's ``table``; ``head_dim``, ``n_rot``,
                       ``style`` "norm" (pairs 2i, 2i+1) or "neox" (pairs i, i + n_rot/2); other columns pass through
 ``attention``         q[, k, v] -> softmax(scale * q kᵀ) v over the cache of layer ``layer``, after k and v were stored
                       there at the batch's positions (without k and v the cache is only read); ``n_head``, ``n_head_kv``,
                       ``head_dim``, ``head_dim_v``, ``scale``, ``softcap`` (0: none; else c·tanh(s/c)), ``window``
                       (0: all earlier positions; n: the last n, itself included)
-``glu``               gate, up -> act(gate) * up; ``act`` "silu" or "gelu" (tanh form)
+``activate``          x -> act(x), ``act`` one of ACTIVATIONS
+``glu``               gate, up -> act(gate) * up
 ``add``               a, b -> a + b
+``mul``               a, b -> a * b; b may be narrower: then each column of it multiplies a run of columns of a
+``add_vector``        x -> x + weight, the weight repeated over the columns if it is narrower
+``mul_vector``        x -> x * weight, likewise
 ``softcap``           x -> cap * tanh(x / cap)
-``scale``             x -> x * scale
+``scale``             x -> x * scale + offset
+``clamp``             x -> min(max(x, low), high)
+``columns``           x -> ``count`` columns from ``first`` on of every run of ``group`` columns, side by side
+``concat``            a, b -> for each of ``n_head`` heads its columns of a, then its columns of b (``shared``: all of b)
 ``route``             router logits -> [rows, 2·n_used]: the ids of the ``n_used`` experts with the largest softmax
                       (ties to the lower id), largest first, then their weights, divided by their sum if ``normalise``
 ``matmul_experts``    x, route -> each chosen expert's x @ weight[id].T, side by side [rows, n_used·n_out]; weight is
@@ -55,6 +65,10 @@ from bridge.graph.rope import RopeTable
 
 TOKENS = "tokens"
 OUTPUTS = "outputs"
+
+ACTIVATIONS = ("silu", "gelu", "gelu_quick", "relu", "relu2", "sigmoid", "softplus", "tanh", "exp")
+"""``gelu`` is the tanh form (Hendrycks & Gimpel, arXiv 1606.08415) and ``gelu_quick`` x·sigmoid(1.702·x) of the same
+paper; ``relu2`` is max(x, 0)² (So et al., arXiv 2109.08668). The CPU kernels number them in this order."""
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,8 @@ class _Lowering:
 
     def _step(self, kernel, inputs, output, weights, attrs, node: Node) -> None:
         slots = tuple(self.slot_of[source] for source in inputs)
-        self.steps.append(Step(kernel, slots, output, weights, attrs, node.rows, node.width, node.name))
+        widths = tuple(source.width for source in inputs)
+        self.steps.append(Step(kernel, slots, output, weights, attrs, node.rows, node.width, node.name, widths))
 
     def _allocate(self, node: Node) -> int:
         fitting = [s for s in self._free if self.slots[s].rows == node.rows]

@@ -31,6 +31,8 @@ class Slot:
 
 @dataclass(frozen=True)
 class Step:
+    """``inputs`` and ``output`` are slots, ``input_widths`` the columns of the values in them."""
+
     kernel: str
     inputs: tuple[int, ...]
     output: int | None
@@ -39,6 +41,7 @@ class Step:
     rows: str
     width: int
     name: str
+    input_widths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

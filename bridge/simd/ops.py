@@ -118,10 +118,11 @@ class OpBuilder:
     def is_wide(self, format: Format) -> bool:
         return not self._has_relaxed or (format.layout.name in WIDE_CODES and self._dot_mode == DOTS_SATURATE)
 
-    def elementwise(self, step: Step, act: int, number: float) -> Op:
+    def elementwise(self, step: Step, first: float = 0.0, second: float = 0.0, act: int = 0) -> Op:
+        """An operation on values of one width; ``first`` and ``second`` are its constants."""
         def args(*regions: Region) -> tuple:
             *inputs, out = regions
-            return (inputs[0], inputs[1] if len(inputs) > 1 else None, out, stride(step.width), act, number)
+            return (inputs[0], inputs[1] if len(inputs) > 1 else None, out, stride(step.width), act, first, second)
 
         return self.row_op(step, step.kernel, args)
 

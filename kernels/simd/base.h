@@ -115,4 +115,18 @@ INLINE v128 tanh_f32x4(v128 x) {
   return wasm_f32x4_sub(one, wasm_f32x4_div(wasm_f32x4_const_splat(2.0f), wasm_f32x4_add(e, one)));
 }
 
+/* ln(1 + e^x) = max(x, 0) + ln(1 + e), e = e^-|x|, by the series of 2 artanh(e / (2 + e)), whose argument is at most 1/3. */
+INLINE v128 softplus_f32x4(v128 x) {
+  v128 e = exp_f32x4(wasm_f32x4_neg(wasm_f32x4_abs(x)));
+  v128 s = wasm_f32x4_div(e, wasm_f32x4_add(e, wasm_f32x4_const_splat(2.0f))), square = wasm_f32x4_mul(s, s);
+  v128 p = wasm_f32x4_const_splat(1.0f / 13);
+  p = madd(p, square, wasm_f32x4_const_splat(1.0f / 11));
+  p = madd(p, square, wasm_f32x4_const_splat(1.0f / 9));
+  p = madd(p, square, wasm_f32x4_const_splat(1.0f / 7));
+  p = madd(p, square, wasm_f32x4_const_splat(1.0f / 5));
+  p = madd(p, square, wasm_f32x4_const_splat(1.0f / 3));
+  p = madd(p, square, wasm_f32x4_const_splat(1.0f));
+  return wasm_f32x4_add(wasm_f32x4_max(x, splat(0)), wasm_f32x4_mul(wasm_f32x4_add(s, s), p));
+}
+
 #endif

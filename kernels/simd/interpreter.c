@@ -11,9 +11,10 @@
 #include "team.h"
 
 /* The order is that of KERNELS in bridge/simd/program.py. */
-static const Kernel *const KERNELS[] = {&rope_table, &embed, &rms_norm, &rope, &kv_write, &glu, &add, &scale, &softcap,
-                                        &select_outputs, &route, &combine_experts, &quantise, &matmul, &matmul_experts,
-                                        &attention, &token_shift, &conv, &selective_scan, &gated_delta, &wkv7};
+static const Kernel *const KERNELS[] = {
+    &rope_table, &embed, &rope, &kv_write, &select_outputs, &rms_norm, &layer_norm, &activate, &glu, &add, &mul,
+    &add_vector, &mul_vector, &columns, &concat, &scale, &softcap, &clamp, &route, &combine_experts, &quantise,
+    &matmul, &matmul_experts, &attention, &token_shift, &conv, &selective_scan, &gated_delta, &wkv7};
 
 enum { MAX_OPS = 16384, MAX_SPINS = 5000, ITEM_BITS = 20, ITEM_MASK = (1 << ITEM_BITS) - 1 };
 

@@ -4,7 +4,7 @@
  * A state has two copies; a batch reads one and writes one, which may be the same. It is a matrix whose columns do not
  * know of each other, and an item of work is a few of them, for all tokens.
  */
-#include "team.h"
+#include "rows.h"
 
 /* Of an item: columns that cost little, and columns with a sum for each token. */
 enum { CHEAP_COLUMNS = 64, COLUMNS = 16 };
@@ -30,9 +30,6 @@ static void bring(State s, u32 n_rows, u32 width, u32 n) {
     }
   }
 }
-
-INLINE const f32 *row_of(u32 unit, u32 stride, u32 row) { return (const f32 *)at(unit) + (uintptr_t)row * stride; }
-INLINE f32 *out_row(u32 unit, u32 stride, u32 row) { return (f32 *)at(unit) + (uintptr_t)row * stride; }
 
 typedef struct ShiftArgs {
   u32 x, x_stride, out, out_stride, weight, state, width, n_mixes;

@@ -36,7 +36,8 @@ typedef struct Record {
   u32 args[RECORD_WORDS - 3];
 } Record;
 
-extern const Kernel rope_table, embed, rms_norm, rope, kv_write, glu, add, scale, softcap, select_outputs, route,
-    combine_experts, quantise, matmul, matmul_experts, attention, token_shift, conv, selective_scan, gated_delta, wkv7;
+extern const Kernel rope_table, embed, rope, kv_write, select_outputs, rms_norm, layer_norm, activate, glu, add, mul, add_vector,
+    mul_vector, columns, concat, scale, softcap, clamp, route, combine_experts, quantise, matmul, matmul_experts,
+    attention, token_shift, conv, selective_scan, gated_delta, wkv7;
 
 #endif

@@ -1,4 +1,5 @@
-// y[t] = scale * weight[token id of t], decoded: one invocation for each group of a row, and for each quad of its tail.
+// y[t] = scale * weight[token id or position of t], decoded: one invocation for each group of a row, and for each quad of
+// its tail.
 // A weight in parts is written by the part that holds the row.
 
 struct Dims {
@@ -20,7 +21,11 @@ struct Dims {
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let token = workgroup.y;
   if (token >= batch[N_TOKENS]) { return; }
+  //@ if POSITIONS
+  let row = batch[FIRST_POSITION] + token - dims.first_row;
+  //@ else
   let row = batch[batch[TOKEN_IDS] + token] - dims.first_row;
+  //@ end
   if (row >= dims.n_out) { return; }
   let at = row * dims.row_bytes;
   let to = token * dims.y_stride;

@@ -5,6 +5,8 @@ import pytest
 
 from bridge.errors import UnsupportedError
 from bridge.graph import RopeTable
+from bridge.graph.graph import ACTIVATIONS
+from tests.graph import elementwise
 from tests.gpu.harness import OneOperation, assert_close, run
 
 RNG = np.random.default_rng(7)
@@ -121,6 +123,24 @@ def test_a_position_may_be_written_again(device):
     graph = attention_graph(op, 2, 2, 8, 8)
     got, expected = run(device, graph, op.tensors, [([1, 2, 3, 4], 0), ([5, 6], 2)])
     assert_close(got, expected)
+
+
+@pytest.mark.parametrize("name", elementwise.CASES)
+def test_operation_on_rows(device, tuning, name):
+    width, build = elementwise.CASES[name]
+    op = OneOperation(elementwise.inputs(name, width, 7, RNG))
+    graph = op.finish(build(op.builder, op.x(), op.tensors, RNG))
+    got, expected = run(device, graph, op.tensors, [(list(range(7)), 0)], tuning=tuning)
+    assert_close(got, expected, 2e-6)
+    if name in ACTIVATIONS:  # small values, too
+        assert (np.abs(got - expected) <= 2e-6 * np.abs(expected) + 1e-6).all()
+
+
+def test_embeddings_of_positions(device, tuning):
+    op = OneOperation(rows(3, 34))
+    op.tensors.add_floats("p", rows(20, 34))
+    graph = op.finish(op.builder.add(op.x(), op.builder.embed_positions("p", 20, 34)))
+    assert_close(*run(device, graph, op.tensors, [([2, 0, 1], 11)]))
 
 
 @pytest.mark.parametrize("act", ["silu", "gelu"])

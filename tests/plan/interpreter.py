@@ -35,7 +35,7 @@ class PlanInterpreter(ReferenceSession):
         return slots[self.plan.logits]
 
     def _run(self, step, batch, values):
-        weights = [self._weights[w.name] for w in step.weights]
+        weights = [self._weights[w.name].reshape(w.shape) for w in step.weights]
         if step.kernel == "kv_write":
             end = batch.start + len(batch.tokens)
             self.k[step.attrs["layer"]][batch.start:end] = values[0]

@@ -105,7 +105,8 @@ def test_a_record_holds_regions_numbers_and_nothing():
 
     found = encode([Op("scale", TOKENS, (A, None, 5, 1.5), (), (), "x")], {A: Area})
     assert len(found) == RECORD_BYTES
-    assert found[:28].hex() == "070000000000000000000000" + "07000000" + "00000000" + "05000000" + "0000c03f"
+    number = f"{KERNELS.index('scale'):02x}000000"
+    assert found[:28].hex() == number + "0000000000000000" + "07000000" + "00000000" + "05000000" + "0000c03f"
 
 
 def test_activations_are_packed_once_for_all_that_read_them():

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.errors import UnsupportedError
+from bridge.graph.graph import ACTIVATIONS
 from bridge.plan.plan import Step
 from bridge.simd.ops import Access, Op, OpBuilder, Region, stride
-
-ACTS = ("silu", "gelu")
-"""In the order of their numbers in kernels/simd/rows.c."""
 
 
 def embed(b: OpBuilder, step: Step) -> Iterator[Op]:
     weight = step.weights[0]
     matrix, out = Region("matrix", weight.name), Region("slot", step.output)
     args = (matrix, b.formats[weight.name].layout.number, step.width, out, stride(step.width),
-            float(step.attrs["scale"]))
+            int(step.attrs["of"] == "positions"), float(step.attrs["scale"]))
     yield Op("embed", step.rows, args, (Access(matrix),), (Access(out, stride(step.width)),), step.name)
 
 
@@ -39,45 +36,82 @@ def matmul(b: OpBuilder, step: Step) -> Iterator[Op]:
     yield Op("matmul", step.rows, args, reads, (Access(out),), step.name)
 
 
-def rms_norm(b: OpBuilder, step: Step) -> Iterator[Op]:
-    attrs, weight = step.attrs, Region("vector", step.weights[0].name)
-    width = stride(step.width)
-    yield b.row_op(step, "rms_norm", lambda x, out: (
-        x, width, out, width, weight, step.width, attrs["group"], float(attrs["eps"])))
+def norm(b: OpBuilder, step: Step) -> Iterator[Op]:
+    attrs, width = step.attrs, stride(step.width)
+    vectors = [Region("vector", weight.name) for weight in step.weights]
+    period = step.weights[0].shape[0] if step.weights else 0
+    yield b.row_op(step, step.kernel, lambda x, out: (
+        x, width, out, width, *(vectors + [None, None])[:2], step.width, attrs["group"], period, float(attrs["eps"])))
 
 
-def glu(b: OpBuilder, step: Step) -> Iterator[Op]:
-    act = step.attrs["act"]
-    if act not in ACTS:
-        raise UnsupportedError(f"the CPU backend has no activation {act} (step {step.name}); it has {', '.join(ACTS)}")
-    yield b.elementwise(step, ACTS.index(act), 0.0)
+def activate(b: OpBuilder, step: Step) -> Iterator[Op]:
+    yield b.elementwise(step, act=ACTIVATIONS.index(step.attrs["act"]))
 
 
 def add(b: OpBuilder, step: Step) -> Iterator[Op]:
-    yield b.elementwise(step, 0, 0.0)
+    yield b.elementwise(step)
+
+
+def mul(b: OpBuilder, step: Step) -> Iterator[Op]:
+    a_width, b_width = step.input_widths
+    yield b.row_op(step, "mul", lambda x, y, out: (
+        x, stride(a_width), y, stride(b_width), out, a_width, a_width // b_width), step.input_widths)
+
+
+def vector(b: OpBuilder, step: Step) -> Iterator[Op]:
+    weight = step.weights[0]
+    yield b.row_op(step, step.kernel, lambda x, out: (
+        x, stride(step.width), Region("vector", weight.name), out, step.width, weight.shape[0]))
+
+
+def columns(b: OpBuilder, step: Step) -> Iterator[Op]:
+    attrs, (x_width,) = step.attrs, step.input_widths
+    yield b.row_op(step, "columns", lambda x, out: (
+        x, stride(x_width), out, stride(step.width), x_width // attrs["group"], attrs["first"], attrs["count"],
+        attrs["group"]), step.input_widths)
+
+
+def concat(b: OpBuilder, step: Step) -> Iterator[Op]:
+    n_head, shared, (a_width, b_width) = step.attrs["n_head"], step.attrs["shared"], step.input_widths
+    b_head = b_width if shared else b_width // n_head
+    yield b.row_op(step, "concat", lambda x, y, out: (
+        x, stride(a_width), y, stride(b_width), out, stride(step.width), n_head, a_width // n_head, b_head,
+        0 if shared else b_head), step.input_widths)
 
 
 def scale(b: OpBuilder, step: Step) -> Iterator[Op]:
-    yield b.elementwise(step, 0, float(step.attrs["scale"]))
+    yield b.elementwise(step, float(step.attrs["scale"]), float(step.attrs["offset"]))
 
 
 def softcap(b: OpBuilder, step: Step) -> Iterator[Op]:
-    yield b.elementwise(step, 0, float(step.attrs["cap"]))
+    yield b.elementwise(step, float(step.attrs["cap"]))
+
+
+def clamp(b: OpBuilder, step: Step) -> Iterator[Op]:
+    yield b.elementwise(step, float(step.attrs["low"]), float(step.attrs["high"]))
 
 
 def select_outputs(b: OpBuilder, step: Step) -> Iterator[Op]:
     x, out = Region("slot", step.inputs[0]), Region("slot", step.output)
-    yield Op("select_outputs", step.rows, (x, None, out, stride(step.width), 0, 0.0), (Access(x),),
+    yield Op("select_outputs", step.rows, (x, out, stride(step.width)), (Access(x),),
              (Access(out, stride(step.width)),), step.name)
 
 
 KERNELS = {
     "embed": embed,
     "matmul": matmul,
-    "rms_norm": rms_norm,
-    "glu": glu,
+    "rms_norm": norm,
+    "layer_norm": norm,
+    "activate": activate,
+    "glu": activate,
     "add": add,
+    "mul": mul,
+    "add_vector": vector,
+    "mul_vector": vector,
+    "columns": columns,
+    "concat": concat,
     "scale": scale,
     "softcap": softcap,
+    "clamp": clamp,
     "select_outputs": select_outputs,
 }
