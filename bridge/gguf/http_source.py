@@ -39,6 +39,8 @@ class HTTPSource(ByteSource):
     None. ``sleep`` is called with the seconds to wait before another attempt.
     """
 
+    is_remote = True
+
     def __init__(
         self,
         url: str,

@@ -23,8 +23,8 @@ STREAM_CHUNK = 4 * 1024 * 1024
 class ByteSource(ABC):
     """A file of ``size`` bytes that can be read at any offset.
 
-    ``identity`` is a string that changes when the content does, or None where nothing can tell. ``bytes_read`` and
-    ``reads`` count what was really fetched.
+    ``identity`` is a string that changes when the content does, or None where nothing can tell. ``is_remote``: every read
+    is a request. ``bytes_read`` and ``reads`` count what was really fetched.
     """
 
     bytes_read: int
@@ -32,6 +32,7 @@ class ByteSource(ABC):
 
     size: int
     identity: str | None = None
+    is_remote = False
 
     def __init__(self, size: int):
         self.size = size
@@ -157,6 +158,7 @@ class JoinedSource(ByteSource):
         self.size = self._starts[-1]
         identities = [part.identity for part in parts]
         self.identity = None if None in identities else " ".join(identities)
+        self.is_remote = any(part.is_remote for part in parts)
 
     @property
     def shards(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyodide.ffi import JsException, to_js
@@ -40,6 +40,13 @@ class PageSource:
     def facts(self) -> Mapping[str, Any]:
         """Where the bytes come from and what became of the cache: ``source``, ``state``, ``name``, ``notes``, ``anyFromCache``."""
         return json.loads(self.js.facts())
+
+    async def content_mark(self, tensors: Iterable[Any]) -> bytes:
+        """Checksums of all bytes; reads what is left of the files. Raises SourceError, also for a damaged cache entry."""
+        try:
+            return (await self.js.checksum()).encode()
+        except JsException as error:
+            raise source_error(error) from None
 
     async def commit(self) -> None:
         """The model is good: keep its files in the cache. Never fails."""

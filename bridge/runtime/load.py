@@ -86,9 +86,10 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
     try:
         cancel.check()
         n_ctx_train = file.metadata.get(f"{file.architecture}.context_length", 0)
+        content = await source.content_mark(file.tensors.values())
         model = Model(session, tokenizer, metadata=file.metadata, architecture=file.architecture, n_vocab=graph.n_vocab,
                       n_ctx_train=n_ctx_train, nbytes=source.size, kv_type=options.kv_type,
-                      fingerprint=model_fingerprint(file, graph, source.size))
+                      fingerprint=model_fingerprint(file, graph, source.size, content))
     except BaseException:
         await session.close()
         raise
@@ -138,14 +139,15 @@ async def _best_machine(devices: Devices, cpus: Cpus) -> Machine:
         return Machine(device=device, notes=("no_cpu_backend:using_software_webgpu",))
 
 
-def model_fingerprint(file: AsyncGGUFFile, graph: Graph, nbytes: int | None) -> bytes:
-    """32 bytes that tell models apart by all but their weights: size, metadata, tensor table, cache and rope tables.
+def model_fingerprint(file: AsyncGGUFFile, graph: Graph, nbytes: int | None, content: bytes) -> bytes:
+    """32 bytes that tell models apart: size, metadata, tensor table, weights (as far as ``content`` knows them, see
+    bridge.runtime.sources), cache and rope tables.
 
     The rope tables may depend on the context size (LongRoPE), and with them what a cache means.
     """
     facts = [nbytes, sorted((k, v) for k, v in file.metadata.items() if isinstance(v, str | bool | int | float)),
              [(t.name, t.type.name, t.shape, t.offset) for t in file.tensors.values()],
-             graph.kv_layers, graph.states, sorted(graph.rope_tables.items())]
+             content, graph.kv_layers, graph.states, sorted(graph.rope_tables.items())]
     return hashlib.sha256(repr(facts).encode()).digest()
 
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 
 import { DEFAULT_CACHE_NAME } from '../../web/bridge/model_cache.js';
+import { PieceSums, XxHash32 } from '../../web/bridge/content_sum.js';
 import { openModel } from '../../web/bridge/model_files.js';
 import { installFakeCaches } from './fake_caches.mjs';
 import { FakeWorker, bridgeWithFakes, installFakeWorker, loadedBridge, outcome, settled } from './fake_worker.mjs';
@@ -155,6 +156,72 @@ test('an entry that is shorter than it says fails where it ends, and can be disc
   assert.equal(entries().size, 0);
 });
 
+const DAMAGED = { code: 'CACHE_DAMAGED', message: /^the cached file is damaged before byte \d+: its checksum does not match$/ };
+
+test('a byte that changed in an entry is noticed, wherever it lies', async () => {
+  for (const at of [0, 5_000, 10_400, 10_499]) {
+    await load('m.gguf', { force: true });
+    entries().get(url('m.gguf')).body[at] ^= 4;
+    const source = await openModel([url('m.gguf')], {});
+    await concatenated(source.stream(0, 10_200));
+    await assert.rejects(source.checksum(), DAMAGED);
+    source.close();
+  }
+});
+
+test('checksums belong to the entry they were taken of; one without is taken as it is and gets its own', async () => {
+  const { body } = await load('m.gguf');
+  const sums = () => JSON.parse(entries(`${DEFAULT_CACHE_NAME}:checksums`).get(url('m.gguf')).body);
+  const first = sums();
+  assert.deepEqual(first.sums, [xxHash32(files['m.gguf'])]);
+  const entry = entries().get(url('m.gguf'));
+  entry.headers.set('x-bridge-stored-at', '2020-01-01T00:00:00.000Z'); // written by another load, whose checksums were lost
+  entry.body[5_000] ^= 4;
+  assert.notDeepEqual((await load('m.gguf')).body, body);
+  assert.equal(sums().storedAt, '2020-01-01T00:00:00.000Z');
+  entry.body[6_000] ^= 4;
+  const source = await openModel([url('m.gguf')], {});
+  await assert.rejects(source.checksum(), DAMAGED);
+  await source.discard();
+  source.close();
+  assert.deepEqual([entries().size, entries(`${DEFAULT_CACHE_NAME}:checksums`).size], [0, 0]);
+});
+
+function xxHash32(bytes) {
+  const hash = new XxHash32();
+  hash.update(bytes);
+  return hash.digest().toString(16).padStart(8, '0');
+}
+
+test('xxHash32 has the values of its specification, however the bytes are cut', () => {
+  const text = (words) => new TextEncoder().encode(words);
+  const told = { '': '02cc5d05', abc: '32d153ff', 'Hello, world!': '31b7405d', 'I want an unsigned 32-bit seed!': 'f7a35af8' };
+  for (const [words, sum] of Object.entries(told)) assert.equal(xxHash32(text(words)), sum);
+  const bytes = bytesOf(1_000, 3);
+  for (const step of [1, 3, 16, 17, 333]) {
+    const hash = new XxHash32();
+    for (let at = 0; at < bytes.length; at += step) hash.update(bytes.subarray(at, at + step));
+    assert.equal(hash.digest().toString(16).padStart(8, '0'), xxHash32(bytes));
+  }
+});
+
+test('the checksums of pieces say where a file differs, and that it ended early', () => {
+  const bytes = bytesOf(1_000, 3);
+  const sums = new PieceSums(null, 300);
+  for (let at = 0; at < bytes.length; at += 77) sums.feed(bytes.subarray(at, at + 77));
+  const expected = sums.finish();
+  assert.equal(expected.length, 4);
+  assert.deepEqual(sums.finish(), expected);
+  const other = bytes.slice();
+  other[350] ^= 1;
+  const checking = new PieceSums(expected, 300);
+  checking.feed(other.subarray(0, 599));
+  assert.throws(() => checking.feed(other.subarray(599)), { code: 'CACHE_DAMAGED', message: /before byte 600/ });
+  const short = new PieceSums(expected, 300);
+  short.feed(bytes.subarray(0, 900));
+  assert.throws(() => short.finish(), { code: 'CACHE_DAMAGED' });
+});
+
 test('addresses that Cache Storage does not take are fetched', async () => {
   const blob = URL.createObjectURL(new Blob([files['m.gguf']]));
   answers[blob] = () => new Response(chunked(files['m.gguf']), { headers: { 'Content-Length': '10500' } });
@@ -294,7 +361,7 @@ test('case 177: a prefetch that fails says why and keeps nothing', async () => {
 test('case 178: the cacheName of a call goes before the bridge’s', async () => {
   const bridge = direct({ cacheName: 'mine' });
   await bridge.prefetchModelToCache(url('m.gguf'));
-  assert.deepEqual([...caches.caches.keys()], ['mine']);
+  assert.deepEqual([...caches.caches.keys()], ['mine', 'mine:checksums']);
   await bridge.prefetchModelToCache(url('m.gguf'), { cacheName: ' other ' });
   assert.equal(entries('other').size, 1);
   assert.equal(await bridge.evictModelFromCache(url('m.gguf'), { cacheName: 'other' }), true);

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import BridgeError, ContextOverflow, FormatError, InputError
+from bridge.gguf import open_gguf
 from bridge.runtime import GenerateOptions, LoadOptions, Model, load_model
 from bridge.runtime.state import CHECKSUM_NBYTES, HEADER, load_state, parse_state, save_state
 from bridge.sampling import SamplingOptions
@@ -173,15 +174,26 @@ def test_a_real_model_goes_on_as_if_nothing_had_happened(saver, loader):
     asyncio.run(scenario())
 
 
+def with_other_weights(path, name):
+    """The file as another fine-tune of the same shape: the weights of one tensor are those of another training."""
+    data = bytearray(path.read_bytes())
+    with open_gguf(str(path)) as file:
+        tensor = file.tensors[name]
+    data[tensor.offset:tensor.offset + tensor.nbytes] = data[tensor.offset:tensor.offset + tensor.nbytes][::-1]
+    return bytes(data)
+
+
 def test_models_are_told_apart(tmp_path):
     other = tmp_path / "other.gguf"
     other.write_bytes(LLAMA.read_bytes().replace(b"llama-tied-f32", b"llama-tied-f33") + b"\0")
+    tuned = tmp_path / "tuned.gguf"
+    tuned.write_bytes(with_other_weights(LLAMA, "blk.1.attn_q.weight"))
 
     async def scenario():
         model = await opened("reference")
         await generate(model, PROMPT)
         data = await save_state(model)
-        for path, options, words in [(other, {}, "another model"), (MODELS / "qwen3-f16.gguf", {}, "another model"),
+        for path, options, words in [(other, {}, "another model"), (tuned, {}, "another model"), (MODELS / "qwen3-f16.gguf", {}, "another model"),
                                      (LLAMA, {"kv_type": "f32"}, "cache of type f16")]:
             with pytest.raises(BridgeError, match=words):
                 await load_state(await opened("reference", path, **options), data)

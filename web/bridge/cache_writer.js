@@ -11,7 +11,7 @@ export class CacheWriter {
   #stored;
   #wake = () => {};
 
-  /** @param {Cache} cache @param {string} url @param {Record<string, string>} headers */
+  /** @param {Cache} cache @param {string} url @param {Headers} headers */
   constructor(cache, url, headers) {
     const body = new ReadableStream(
       {

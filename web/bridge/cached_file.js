@@ -1,11 +1,13 @@
 import { openForLoad } from '../byte_source.js';
 import { CacheWriter } from './cache_writer.js';
-import { cacheStorage, entryHeaders, isCacheable, usableEntry } from './model_cache.js';
+import { PieceSums } from './content_sum.js';
+import { cacheStorage, entryChecksums, entryHeaders, isCacheable, keepChecksums, storedAt, usableEntry } from './model_cache.js';
 
 /**
  * One file of a model, read once from front to back: from Cache Storage where it is there, else from the network and into
  * Cache Storage on the way. The same members as the sources of byte_source.js, and
  *
+ *   checksum()  of the whole file, reading what is left of it; a cached one must be what it was when it was stored
  *   commit()  the file was good: keep it, reading what is left of it; never fails
  *   facts     {source: 'network' | 'cache', state, notes}: where the bytes come from and what became of the cache
  *
@@ -16,6 +18,8 @@ export class CachedFile {
   facts = { source: 'network', state: 'disabled', notes: [] };
   #source;
   #writer = null;
+  #sums = new PieceSums();
+  #keepSums = async () => {}; // of an entry that has none yet
 
   /** @param {string} url @param {FileOptions} options */
   static async open(url, options) {
@@ -31,7 +35,9 @@ export class CachedFile {
       this.facts.source = 'cache';
       this.facts.state = 'hit';
       this.#note('model_cache_hit', 'model_cache_stream');
-      this.#source = await openForLoad(url, { ...transfer, retries: 0, fetch: async () => entry });
+      await this.#expectSums(name, url, storedAt(entry.headers));
+      const onChunk = (chunk) => this.#sums.feed(chunk);
+      this.#source = await openForLoad(url, { ...transfer, retries: 0, fetch: async () => entry, onChunk });
       return;
     }
     this.#note('model_network_stream');
@@ -39,13 +45,24 @@ export class CachedFile {
     this.#source = await openForLoad(url, {
       ...transfer,
       ...httpCache(useCache, force),
-      onChunk: (chunk) => this.#writer?.write(chunk),
+      onChunk: (chunk) => {
+        this.#sums.feed(chunk);
+        return this.#writer?.write(chunk);
+      },
       onResume: (offset) => this.#note(`model_stream_resume_retry:${++resumes}`, `model_stream_resume_offset:${offset}`),
     });
     if (!cache || !store || this.facts.state === 'error') return;
     this.facts.state = force ? 'refresh' : 'miss';
-    this.#writer = new CacheWriter(cache, url, entryHeaders({ size: this.size(), identity: this.identity() }));
+    const headers = entryHeaders({ size: this.size(), identity: this.identity() });
+    this.#writer = new CacheWriter(cache, url, headers);
+    this.#keepSums = (sums) => keepChecksums(name, url, storedAt(headers), sums);
     transfer.signal?.addEventListener('abort', () => this.#writer?.abort(), { once: true });
+  }
+
+  async #expectSums(name, url, stored) {
+    const expected = await entryChecksums(name, url, stored);
+    this.#sums = new PieceSums(expected);
+    if (!expected) this.#keepSums = (sums) => keepChecksums(name, url, stored, sums);
   }
 
   async #cacheFor(url, useCache, name) {
@@ -101,16 +118,20 @@ export class CachedFile {
     return this.#source.stream(offset, length, options);
   }
 
+  async checksum() {
+    for await (const _ of this.#source.stream(this.received())); // the writer and the sums get what is left, see onChunk
+    return this.#sums.finish().join('');
+  }
+
   async commit() {
+    const isWhole = await this.checksum().then(() => true, () => false);
     const writer = this.#writer;
-    if (!writer) return;
-    try {
-      for await (const _ of this.#source.stream(this.received())); // the writer gets what is left, see onChunk
-    } catch {
-      writer.abort();
-    }
     this.#writer = null;
-    if (await writer.commit()) {
+    if (!isWhole) writer?.abort();
+    const isKept = writer ? await writer.commit() : true;
+    if (isWhole && isKept) await this.#keepSums(this.#sums.finish());
+    if (!writer) return;
+    if (isKept) {
       this.facts.state = 'stored';
       this.#note('model_cache_stored');
       return;

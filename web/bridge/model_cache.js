@@ -2,6 +2,8 @@
 
 export const DEFAULT_CACHE_NAME = 'llamadart-webgpu-model-cache-v1';
 const STORED_AT = 'x-bridge-stored-at';
+/** The checksums of a cache's entries lie in a cache of their own, so that the entries hold a file and nothing else. */
+const CHECKSUMS = ':checksums';
 
 /** The first name that is a text with something in it. @param {unknown[]} names */
 export function cacheName(...names) {
@@ -25,9 +27,9 @@ export function isCacheable(url) {
 
 /** Headers of a new entry. @param {{size: number | null, identity: string | null}} file */
 export function entryHeaders({ size, identity }) {
-  const headers = { 'content-type': 'application/octet-stream', [STORED_AT]: new Date().toISOString() };
-  if (size !== null) headers['content-length'] = String(size);
-  if (identity) headers[identity.startsWith('"') ? 'etag' : 'last-modified'] = identity;
+  const headers = new Headers({ 'content-type': 'application/octet-stream', [STORED_AT]: new Date().toISOString() });
+  if (size !== null) headers.set('content-length', String(size));
+  if (identity) headers.set(identity.startsWith('"') ? 'etag' : 'last-modified', identity);
   return headers;
 }
 
@@ -46,8 +48,44 @@ export async function usableEntry(cache, url, note) {
   return null;
 }
 
+/** When an entry was stored; null for an entry of another program. @param {Headers} headers @returns {string | null} */
+export function storedAt(headers) {
+  return headers.get(STORED_AT);
+}
+
+/**
+ * The checksums that were kept with the entry stored at `stored`; null where there are none of that entry.
+ * @returns {Promise<string[] | null>}
+ */
+export async function entryChecksums(name, url, stored) {
+  try {
+    const cache = await cacheStorage().open(name + CHECKSUMS);
+    const record = await (await cache.match(url))?.json();
+    return stored && record?.storedAt === stored && Array.isArray(record.sums) ? record.sums : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Keeps the checksums of an entry; without them it is taken as it is. Never fails. */
+export async function keepChecksums(name, url, stored, sums) {
+  if (!stored) return;
+  try {
+    const cache = await cacheStorage().open(name + CHECKSUMS);
+    await cache.put(url, Response.json({ storedAt: stored, sums }));
+  } catch {
+    // The disk is full, or the browser forbids it.
+  }
+}
+
 /** Removes entries; a cache that is missing or fails has none. @returns {Promise<number>} how many there were */
 export async function removeEntries(name, urls) {
+  const removed = await removeFrom(name, urls);
+  await removeFrom(name + CHECKSUMS, urls);
+  return removed;
+}
+
+async function removeFrom(name, urls) {
   try {
     const storage = cacheStorage();
     if (!storage || !(await storage.has(name))) return 0;
@@ -74,7 +112,7 @@ export async function listEntries(name) {
     .map(([url, { headers }]) => ({
       url,
       bytes: headers.has('content-length') ? Number(headers.get('content-length')) : null,
-      storedAt: headers.get(STORED_AT),
+      storedAt: storedAt(headers),
       validator: headers.get('etag') ?? headers.get('last-modified'),
     }));
 }

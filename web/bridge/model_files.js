@@ -6,7 +6,8 @@ import { ShardFile } from './shard_file.js';
 /** A model's files, from Cache Storage or the network: as the engine loads them. */
 
 /**
- * The files `urls` as one source of byte_source.js, for one pass from front to back, with commit() and facts() beside.
+ * The files `urls` as one source of byte_source.js, for one pass from front to back, with checksum(),
+ * commit() and facts() beside.
  *
  * @param {string[]} urls @param {import('./cached_file.js').FileOptions} settings  without a name: the default cache
  */
@@ -63,6 +64,13 @@ class ModelSource {
 
   stream(offset, length, options) {
     return this.#source.stream(offset, length, options);
+  }
+
+  /** A text that changes with the content of the files; reads what is left of them. */
+  async checksum() {
+    const sums = [];
+    for (const file of this.#files) sums.push(await file.checksum());
+    return sums.join(' ');
   }
 
   /** The model is good: keep its files. Never fails. */

@@ -58,6 +58,11 @@ export class ShardFile {
     yield* this.#file.stream(offset, length, options);
   }
 
+  async checksum() {
+    await this.#begin();
+    return this.#file.checksum();
+  }
+
   async commit() {
     await this.#begin();
     await this.#file.commit();
