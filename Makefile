@@ -9,6 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 SITE := build/site
+TYPESCRIPT := 5.9.3
 
 PROMPT ?= The capital of France is
 MODEL ?= smollm2
@@ -25,7 +26,7 @@ PACKAGE_FILES := $(shell find bridge kernels -not -path '*/__pycache__*' 2>/dev/
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
-setup: $(VENV)/.ready build/.browser site models
+setup: $(VENV)/.ready build/.browser build/typescript/.$(TYPESCRIPT) site models
 
 $(VENV)/.ready: pyproject.toml requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON= to one" >&2; exit 1; }
@@ -37,6 +38,11 @@ $(VENV)/.ready: pyproject.toml requirements-dev.txt
 build/.browser: $(VENV)/.ready tools/browser.py
 	$(PY) -m tools.browser
 	@mkdir -p build && touch $@
+
+# For the tests of the declarations.
+build/typescript/.$(TYPESCRIPT):
+	npm install --silent --prefix build/typescript --no-save --no-audit --no-fund typescript@$(TYPESCRIPT)
+	@touch $@
 
 assets: $(VENV)/.ready
 	@$(PY) -m tools.assets --quiet pyodide
