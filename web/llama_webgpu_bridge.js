@@ -5,11 +5,14 @@
  * and answers back. `<script type="module">` is enough: it sets `window.LlamaWebGpuBridge`.
  */
 
-import { checkHandle, copiedBytes, requestedCapacity, snapshotOfInput, sourceMessage } from './bridge/arguments.js';
+import { checkHandle, copiedBytes, requestedCapacity, sourceMessage } from './bridge/arguments.js';
 import { completionRequestOptions } from './bridge/completion_options.js';
+import { decisionSequences } from './bridge/decision_input.js';
 import { describe } from './bridge/describe.js';
 import { openDirectPort } from './bridge/direct_port.js';
+import { embeddingInput } from './bridge/embedding_input.js';
 import { EmbeddingError } from './bridge/failures.js';
+import { Handles } from './bridge/handles.js';
 import { Log } from './bridge/log.js';
 import { Operation, OperationQueue } from './bridge/operation_queue.js';
 import { METHOD_RULES } from './bridge/operations.js';
@@ -37,6 +40,8 @@ export class LlamaWebGpuBridge {
   #snapshot;
   #runtimes;
   #cache;
+  #decisionHeads = new Handles('Decision head');
+  #adapters = new Handles('LoRA adapter');
   #disposal = null;
 
   /**
@@ -198,11 +203,13 @@ export class LlamaWebGpuBridge {
   }
 
   async embed(input, options = {}) {
-    return this.#enqueue('embed', [snapshotOfInput(input), { ...options }]);
+    return this.#enqueue('embed', [embeddingInput(input), { ...options }]);
   }
 
   async embedBatch(inputs, options = {}) {
-    return this.#enqueue('embedBatch', [Array.from(inputs, snapshotOfInput), { ...options }]);
+    this.#refuseWhenDisposed();
+    const sent = Array.from(inputs, embeddingInput);
+    return sent.length ? this.#enqueue('embedBatch', [sent, { ...options }]) : [];
   }
 
   async scoreNextToken(prompt, options = {}) {
@@ -234,20 +241,29 @@ export class LlamaWebGpuBridge {
 
   async loadDecisionHead(source, options = {}) {
     const { configJson = null, onProgress } = options ?? {};
-    return this.#enqueue('loadDecisionHead', sourceMessage('Decision head', source, { configJson }), {
+    if (configJson !== null && typeof configJson !== 'string') {
+      throw new TypeError(`configJson must be a string; got ${describe(configJson)}`);
+    }
+    const info = await this.#enqueue('loadDecisionHead', sourceMessage('Decision head', source, { configJson }), {
       onEvent: this.#progressTo(onProgress, 'onProgress'),
     });
+    return { ...info, handle: this.#decisionHeads.add(info?.handle, this.#runtimes.modelGeneration) };
   }
 
   async runDecision(handle, sequences) {
     checkHandle(handle);
-    if (!Array.isArray(sequences)) throw new TypeError('Decision sequences must be an array');
-    return this.#enqueue('runDecision', [handle, sequences]);
+    this.#refuseWhenDisposed();
+    this.#decisionHeads.engineHandle(handle, this.#runtimes.modelGeneration);
+    const sent = decisionSequences(sequences);
+    return this.#enqueue('runDecision', this.#onHandle(this.#decisionHeads, handle, sent));
   }
 
   async freeDecisionHead(handle) {
     checkHandle(handle);
-    return this.#enqueue('freeDecisionHead', [handle]);
+    this.#refuseWhenDisposed();
+    if (!this.#decisionHeads.has(handle, this.#runtimes.modelGeneration)) return;
+    await this.#enqueue('freeDecisionHead', this.#onHandle(this.#decisionHeads, handle));
+    this.#decisionHeads.remove(handle);
   }
 
   // LoRA adapters
@@ -261,10 +277,11 @@ export class LlamaWebGpuBridge {
     const sent = {};
     if (useCache !== undefined) sent.useCache = useCache;
     if (cacheName !== undefined) sent.cacheName = cacheName;
-    return this.#enqueue('loadLoraAdapter', sourceMessage('LoRA adapter', source, sent), {
+    const info = await this.#enqueue('loadLoraAdapter', sourceMessage('LoRA adapter', source, sent), {
       signal,
       onEvent: this.#progressTo(progressCallback, 'progressCallback'),
     });
+    return { ...info, handle: this.#adapters.add(info?.handle, this.#runtimes.modelGeneration) };
   }
 
   async setLoraAdapter(handle, scale = 1) {
@@ -273,12 +290,12 @@ export class LlamaWebGpuBridge {
       throw new TypeError(`scale must be a finite number, got ${describe(scale)}`);
     }
     if (!Number.isFinite(Math.fround(scale))) throw new RangeError(`scale ${scale} is outside the 32-bit float range`);
-    return this.#enqueue('setLoraAdapter', [handle, scale]);
+    return this.#enqueue('setLoraAdapter', this.#onHandle(this.#adapters, handle, scale));
   }
 
   async removeLoraAdapter(handle) {
     checkHandle(handle);
-    return this.#enqueue('removeLoraAdapter', [handle]);
+    return this.#enqueue('removeLoraAdapter', this.#onHandle(this.#adapters, handle));
   }
 
   async clearLoraAdapters() {
@@ -363,6 +380,11 @@ export class LlamaWebGpuBridge {
     const operation = new Operation({ cancelledText: METHOD_RULES[method].cancelledText, signal });
     const request = { method, message: Array.isArray(message) ? () => ({ args: message }) : message, ...handlers };
     return this.#queue.enqueue(operation, () => this.#runtimes.run(operation, request));
+  }
+
+  /** Arguments of a call on something loaded, which may be gone when its turn comes. */
+  #onHandle(handles, handle, ...more) {
+    return () => ({ args: [handles.engineHandle(handle, this.#runtimes.modelGeneration), ...more] });
   }
 
   #progressTo(callback, name) {

@@ -1,13 +1,15 @@
 """Chat templates: a conversation as the text a model was trained on.
 
-`render_chat` runs the Jinja template a file brings along, in the environment templates are written for (that of
-Hugging Face transformers). `plain_chat` is the format for files without one. Jinja is imported when first needed.
+`render_chat` runs the Jinja template a file brings along, in the environment templates are written for: that of
+Hugging Face transformers, and what llama.cpp's allows beyond it (lists that a template changes, JSON of what `map` and
+`select` give). `plain_chat` is the format for files without one. Jinja is imported when first needed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -38,15 +40,15 @@ def render_chat(
 ) -> str:
     """Text of `messages` (mappings with `role` and `content`) by a Jinja chat template.
 
-    `extra` is passed to the template as it is: tools, documents, enable_thinking, ... Raises ChatTemplateError.
+    `extra` is what else the template gets: tools, documents, enable_thinking, ... Templates may change what they are given;
+    they are given a copy. Raises ChatTemplateError.
     """
     try:
         return _compiled(template).render(
-            messages=messages,
+            **deepcopy({"messages": messages, **extra}),
             add_generation_prompt=add_generation_prompt,
             bos_token=bos_token,
             eos_token=eos_token,
-            **extra,
         )
     except ChatTemplateError:
         raise
@@ -85,7 +87,7 @@ def _compiled(template: str) -> jinja2.Template:
 @lru_cache(maxsize=1)
 def _environment() -> jinja2.Environment:
     from jinja2.ext import Extension, loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.sandbox import SandboxedEnvironment
 
     class GenerationTag(Extension):
         """`{% generation %}` marks what a model is trained to say; the text inside is rendered as it is."""
@@ -96,9 +98,7 @@ def _environment() -> jinja2.Environment:
             next(parser.stream)
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag]
-    )
+    environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag])
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
@@ -113,7 +113,14 @@ def _to_json(
     sort_keys: bool = False,
 ) -> str:
     """JSON for a prompt, not for a web page: Jinja's own filter would escape < > & and quotes."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys,
+                      default=_listed)
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, Iterator):
+        return list(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -5,7 +5,7 @@ import { DEFAULT_CACHE_NAME } from '../../web/bridge/model_cache.js';
 import { PieceSums, XxHash32 } from '../../web/bridge/content_sum.js';
 import { openModel } from '../../web/bridge/model_files.js';
 import { installFakeCaches } from './fake_caches.mjs';
-import { FakeWorker, bridgeWithFakes, installFakeWorker, loadedBridge, outcome, settled } from './fake_worker.mjs';
+import { FakeWorker, LOADED, bridgeWithFakes, installFakeWorker, loadedBridge, outcome, settled } from './fake_worker.mjs';
 
 installFakeWorker();
 
@@ -312,14 +312,18 @@ test('case 60: in worker mode prefetching posts nothing and changes no metadata'
 });
 
 test('case 61: in direct mode they show in the metadata, and the model does not', async () => {
-  const bridge = direct();
+  const { bridge, direct: ports } = bridgeWithFakes({ disableWorker: true });
+  const loading = bridge.loadModelFromUrl('m');
+  await settled();
+  ports[0].result(1, 1, LOADED);
+  await loading;
   const progress = [];
   await bridge.prefetchModelToCache(url('m.gguf'), { progressCallback: (p) => progress.push(p) });
   assert.deepEqual(progress.at(-1), { loaded: 10_500, total: 10_500 });
   assert.ok(progress.length > 5);
   assert.deepEqual(
     [fact(bridge, 'model_source'), fact(bridge, 'model_cache_state'), fact(bridge, 'model_cache_name'), fact(bridge, 'model_bytes')],
-    ['network', 'stored', DEFAULT_CACHE_NAME, undefined],
+    ['network', 'stored', DEFAULT_CACHE_NAME, LOADED.metadata['llamadart.webgpu.model_bytes']],
   );
   assert.match(fact(bridge, 'runtime_notes'), /model_cache_stored/);
   await bridge.prefetchModelToCache(url('m.gguf'));

@@ -83,30 +83,6 @@ const CASES = {
     assert.deepEqual([error.name, error.message], ['AbortError', 'Text-to-speech synthesis was cancelled.']);
   },
 
-  '53: after a bare cancel the text that the worker returns is delivered': async () => {
-    const { bridge, worker } = await loadedBridge();
-    const call = bridge.createCompletion('x');
-    await settled();
-    bridge.cancel();
-    worker.result(id(worker, 'createCompletion'), 'half a', LOADED);
-    assert.equal(await call, 'half a');
-  },
-
-  '54: token and progress events after an abort are not delivered': async () => {
-    const { bridge, worker } = await loadedBridge();
-    const controller = new AbortController();
-    const seen = [];
-    const call = outcome(bridge.createCompletion('x', { signal: controller.signal, onToken: (piece) => seen.push(piece) }));
-    await settled();
-    const completion = id(worker, 'createCompletion');
-    worker.event(completion, 'token', { pieceText: 'a' });
-    controller.abort();
-    worker.event(completion, 'token', { pieceText: 'b' });
-    worker.result(completion, 'ab', LOADED);
-    await call;
-    assert.deepEqual(seen, ['a']);
-  },
-
   '57: empty state bytes are refused and nothing is posted': async () => {
     const { bridge, worker } = await loadedBridge();
     for (const empty of [new Uint8Array(), new ArrayBuffer(0), [], undefined]) {

@@ -86,12 +86,15 @@ test('each text method survives a request timeout, and returns an ordinary error
     scoreNextToken: (b) => b.scoreNextToken('x', { topK: 1 }),
     applyChatTemplate: (b) => b.applyChatTemplate([]),
   };
+  const warnings = [];
+  console.warn = (text) => warnings.push(text);
   for (const [method, call] of Object.entries(calls)) {
     const { bridge, worker, direct } = await loadedBridge();
     const ordinary = outcome(call(bridge));
     await settled();
     worker.error(2, `${method} failed`);
     assert.equal((await ordinary)[1].message, `${method} failed`);
+    assert.deepEqual([warnings.splice(0), direct.length, worker.terminated], [[], 0, 0]);
     const lost = outcome(call(bridge));
     await settled();
     worker.error(3, `Worker request timeout (${method}, 5000ms)`);
@@ -100,6 +103,7 @@ test('each text method survives a request timeout, and returns an ordinary error
       if (direct[0]) serve(direct[0]);
     }
     assert.equal((await lost)[0], `direct ${method}`);
+    assert.equal(warnings.splice(0).length, 1);
   }
 });
 
@@ -296,6 +300,23 @@ test('usage of an attempt that was lost is dropped; the retry reports its own', 
   assert.deepEqual(usages, [2]);
 });
 
+test('case 132: usage that a worker sends after it was given up is dropped', async () => {
+  const { bridge, worker, direct } = await loadedBridge();
+  const usages = [];
+  const call = bridge.createCompletion('x', { onUsage: ({ completionTokens }) => usages.push(completionTokens) });
+  await settled();
+  worker.error(2, 'Worker request timeout (createCompletion, 5000ms)');
+  await settled();
+  await settled();
+  worker.event(2, 'usage', { completionTokens: 1 });
+  serve(direct[0]);
+  await settled();
+  worker.event(2, 'usage', { completionTokens: 1 });
+  serve(direct[0]);
+  await call;
+  assert.deepEqual(usages, []);
+});
+
 test('an abort during the reload reaches the engine that reloads', async () => {
   const { bridge, worker, direct } = await loadedBridge();
   const controller = new AbortController();
@@ -324,7 +345,9 @@ test('on the main thread an abort during generation resolves with the text there
   assert.deepEqual(finish, ['cancelled']);
 });
 
-test('dispose during a fallback waits for its owner and for the old worker', async () => {
+test('dispose during a fallback waits for its owner and for the old worker', async (t) => {
+  const revoked = t.mock.method(URL, 'revokeObjectURL');
+  FakeWorker.refuse = (url) => (/^(blob|direct):/.test(url) ? null : new Error('cross-origin'));
   const { bridge, worker, direct } = await loadedBridge();
   const call = bridge.tokenize('x');
   await settled();
@@ -338,6 +361,7 @@ test('dispose during a fallback waits for its owner and for the old worker', asy
   assert.equal(await call, 'direct tokenize');
   await disposal;
   assert.equal(worker.terminated, 1);
+  assert.deepEqual(revoked.mock.calls.map(({ arguments: [url] }) => url), [worker.url]);
   assert.equal(direct[0].methods().at(-1), 'dispose');
   assert.equal(REASON in bridge.getModelMetadata(), false);
 });

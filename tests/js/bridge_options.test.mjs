@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 
 import { draftTokenLimit } from '../../web/bridge/speculative_options.js';
-import { bridgeWithFakes, FakeWorker, installFakeWorker, outcome, settled } from './fake_worker.mjs';
+import { bridgeWithFakes, FakeWorker, installFakeWorker, outcome, settled, testInBothModes } from './fake_worker.mjs';
 
 installFakeWorker();
 beforeEach(() => FakeWorker.reset());
@@ -66,23 +66,23 @@ const REFUSED = [
   [{ ...speculative({}), grammar: 'root ::= "a"' }, Error, 'does not support CompletionOptions.grammar'],
 ];
 
-test('bad completion options are refused at the call, before the queue and before the disposed check', async () => {
-  const { bridge } = bridgeWithFakes();
+testInBothModes('bad completion options are refused before the queue and before the disposed check', async ({ open }) => {
+  const { bridge, port } = open();
   await settled();
   for (const [options, type, fragment] of REFUSED) {
     const [, error] = await outcome(bridge.createCompletion('x', options));
     assert.equal(error?.constructor, type, fragment);
     assert.ok(error.message.includes(fragment), `${error.message} lacks ${fragment}`);
   }
-  assert.equal(FakeWorker.last.calls().length, 0);
+  assert.deepEqual(port()?.methods() ?? [], []);
   await bridge.dispose();
   const [, error] = await outcome(bridge.createCompletion('x', { minP: 2 }));
   assert.equal(error.constructor, RangeError);
 });
 
-test('the bounds themselves and absent values are accepted', async () => {
+testInBothModes('the bounds themselves and absent values are accepted', async ({ open }) => {
   FakeWorker.answers.createCompletion = ({ id }, worker) => worker.result(id, 'ok');
-  const { bridge } = bridgeWithFakes();
+  const { bridge } = open();
   const accepted = [
     { minP: null, presencePenalty: null },
     { minP: 1, presencePenalty: 1e6 },
@@ -124,25 +124,4 @@ test('the draft limit follows the strategies', () => {
     [{}, ['draft-simple', 'ngram-cache'], 8],
   ];
   for (const [options, strategies, limit] of limits) assert.equal(draftTokenLimit(options, strategies), limit);
-});
-
-test('adapter and head arguments are checked at the call', async () => {
-  const { bridge } = bridgeWithFakes();
-  await settled();
-  const refused = [
-    [bridge.setLoraAdapter(0), TypeError, 'handle must be a positive integer, got 0'],
-    [bridge.setLoraAdapter(1.5), TypeError, 'handle must be a positive integer, got 1.5'],
-    [bridge.setLoraAdapter(1, NaN), TypeError, 'scale must be a finite number, got NaN'],
-    [bridge.setLoraAdapter(1, '1'), TypeError, 'scale must be a finite number, got "1"'],
-    [bridge.setLoraAdapter(1, 1e39), RangeError, 'outside the 32-bit float range'],
-    [bridge.loadDecisionHead([1, 2, 3]), TypeError, 'must be a URL string, an ArrayBuffer or a typed array'],
-    [bridge.runDecision(0, []), TypeError, 'handle must be a positive integer'],
-    [bridge.runDecision(1, {}), TypeError, 'Decision sequences must be an array'],
-  ];
-  for (const [call, type, fragment] of refused) {
-    const [, error] = await outcome(call);
-    assert.equal(error.constructor, type);
-    assert.ok(error.message.includes(fragment), error.message);
-  }
-  assert.equal(FakeWorker.last.calls().length, 0);
 });

@@ -7,10 +7,10 @@ import {
   FakeWorker,
   installFakeWorker,
   LOADED,
-  loadedBridge,
   outcome,
   PAGE,
   settled,
+  testInBothModes,
 } from './fake_worker.mjs';
 
 installFakeWorker();
@@ -153,17 +153,20 @@ test('state bytes, adapters and heads travel as private copies', async () => {
   assert.deepEqual(FakeWorker.last.calls()[3].args, ['https://e.test/app/adapters/a.gguf', { useCache: false }]);
 });
 
-test('state capacities: coerced once, at most the context of the moment', async () => {
-  const { bridge, worker } = await loadedBridge();
+testInBothModes('case 56: state capacities: coerced once, at most the context of the moment', async ({ loaded }) => {
+  const { bridge, port } = await loaded();
   let coerced = 0;
   const oddly = { valueOf: () => (coerced += 1) && 9.75 };
   const throwing = { valueOf() { throw new Error('no'); } };
   const capacities = [undefined, 0, -1, NaN, Symbol('x'), throwing, Infinity, oddly];
-  FakeWorker.answers.stateLoadFile = ({ id }, w) => w.result(id, { tokens: [] });
-  for (const capacity of capacities) await bridge.stateLoadFile('s', capacity);
-  const sent = worker.calls('stateLoadFile').map(({ args }) => args[1]);
-  assert.deepEqual(sent, [512, 512, 512, 512, 512, 512, Infinity, 9]);
-  assert.equal(coerced, 1);
+  for (const [method, first] of [['stateLoadFile', 's'], ['stateLoadBytes', Uint8Array.of(1)]]) {
+    coerced = 0;
+    FakeWorker.answers[method] = ({ id }, engine) => engine.result(id, { tokens: [] });
+    for (const capacity of capacities) await bridge[method](first, capacity);
+    const sent = port().calls(method).map(({ args }) => args[1]);
+    assert.deepEqual(sent, [512, 512, 512, 512, 512, 512, Infinity, 9]);
+    assert.equal(coerced, 1);
+  }
 });
 
 test('worker errors carry their text, and a typed embedding error its class and code', async () => {

@@ -2,23 +2,20 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 
 import {
-  bridgeWithFakes,
-  EMPTY,
-  FakeWorker,
-  installFakeWorker,
-  LOADED,
-  loadedBridge,
-  outcome,
-  settled,
+  bridgeWithFakes, FakeWorker, installFakeWorker, LOADED, loadedBridge, outcome, settled, testInBothModes,
 } from './fake_worker.mjs';
 
 installFakeWorker();
 console.warn = () => {};
 beforeEach(() => FakeWorker.reset());
 
-test('calls run one after another in call order', async () => {
-  const { bridge } = bridgeWithFakes();
+const DISPOSED = 'Bridge has been disposed.';
+
+testInBothModes('cases 38 and 39: calls run one after another in call order', async ({ open }) => {
+  const { bridge, port } = open();
   const calls = [
+    bridge.tokenize('s'),
+    bridge.tokenize('t'),
     bridge.createCompletion('p'),
     bridge.tokenize('t'),
     bridge.embed('e'),
@@ -26,118 +23,132 @@ test('calls run one after another in call order', async () => {
     bridge.stateSaveBytes(),
     bridge.scoreNextToken('s', { topK: 1 }),
   ];
-  const methods = ['createCompletion', 'tokenize', 'embed', 'detokenize', 'stateSaveBytes', 'scoreNextToken'];
+  const methods = [
+    'tokenize', 'tokenize', 'createCompletion', 'tokenize', 'embed', 'detokenize', 'stateSaveBytes', 'scoreNextToken',
+  ];
   for (const [i, call] of calls.entries()) {
     await settled();
-    assert.deepEqual(FakeWorker.last.methods(), methods.slice(0, i + 1));
-    FakeWorker.last.result(i + 1, i);
+    assert.deepEqual(port().methods(), methods.slice(0, i + 1));
+    port().result(i + 1, i);
     assert.equal(await call, i);
   }
 });
 
-test('a failing call releases the queue', async () => {
-  const { bridge } = bridgeWithFakes();
+testInBothModes('case 40: a failing call releases the queue', async ({ open }) => {
+  const { bridge, port } = open();
   const failing = outcome(bridge.tokenize('x'));
   const next = bridge.createCompletion('y');
   await settled();
-  FakeWorker.last.error(1, 'Tokenization failed');
+  port().error(1, 'Tokenization failed');
   await settled();
-  FakeWorker.last.result(2, 'text');
+  port().result(2, 'text');
   assert.equal((await failing)[1].message, 'Tokenization failed');
   assert.equal(await next, 'text');
 });
 
-test('a callback that throws neither fails its call nor wedges the queue', async () => {
+testInBothModes('callbacks that throw neither fail their call nor wedge the queue', async ({ open }) => {
   const shown = [];
-  const { bridge } = bridgeWithFakes({ logger: { warn() {}, error: (text) => shown.push(text) } });
-  const call = bridge.createCompletion('x', { onToken() { throw new Error('mine'); } });
+  const { bridge, port } = open({ logger: { warn() {}, error: (text) => shown.push(text) } });
+  const fail = () => {
+    throw new Error('mine');
+  };
+  const call = bridge.createCompletion('x', { onToken: fail, onUsage: fail });
+  const load = bridge.loadModelFromUrl('m', { progressCallback: fail });
   await settled();
-  FakeWorker.last.event(1, 'token', { pieceText: 'a', currentText: '' });
-  FakeWorker.last.result(1, 'a');
+  port().event(1, 'token', { pieceText: 'a', currentText: '' });
+  port().event(1, 'usage', {});
+  port().result(1, 'a');
   assert.equal(await call, 'a');
-  assert.deepEqual(shown, ['llamadart: onToken threw']);
+  await settled();
+  port().event(2, 'progress', { loaded: 1, total: 2 });
+  port().result(2, 1, LOADED);
+  assert.equal(await load, 1);
+  assert.deepEqual(shown, ['onToken', 'onUsage', 'progressCallback'].map((name) => `llamadart: ${name} threw`));
 });
 
-test('bridges do not wait for each other', async () => {
-  const first = bridgeWithFakes().bridge;
-  outcome(first.tokenize('x'));
-  const { bridge } = bridgeWithFakes();
+testInBothModes('case 41: bridges do not wait for each other', async ({ open }) => {
+  outcome(open().bridge.tokenize('x'));
+  const { bridge, port } = open();
   const call = bridge.tokenize('y');
   await settled();
-  FakeWorker.last.result(1, [2]);
+  port().result(1, [2]);
   assert.deepEqual(await call, [2]);
 });
 
-test('getters answer from the snapshot while an operation runs', async () => {
-  const { bridge, worker } = await loadedBridge();
+testInBothModes('case 42: getters answer from the snapshot while an operation runs', async ({ mode, loaded }) => {
+  const { bridge, port } = await loaded();
   outcome(bridge.createCompletion('x'));
   await settled();
-  const before = worker.messages.length;
+  const before = port().messages.length;
   assert.equal(bridge.getContextSize(), 512);
   assert.equal(bridge.isGpuActive(), true);
   assert.equal(bridge.getBackendName(), 'WebGPU');
-  assert.equal(bridge.getModelMetadata()['llamadart.webgpu.execution'], 'worker');
-  assert.equal(worker.messages.length, before);
+  assert.deepEqual([bridge.supportsVision(), bridge.supportsAudio()], [false, false]);
+  const execution = { worker: 'worker', direct: 'main-thread' }[mode];
+  assert.equal(bridge.getModelMetadata()['llamadart.webgpu.execution'], execution);
+  assert.equal(port().messages.length, before);
 });
 
-test('an already aborted call posts nothing and the next one works', async () => {
+testInBothModes('case 43: an already aborted call posts nothing and the next one works', async ({ open }) => {
   FakeWorker.answers.createCompletion = ({ id }, worker) => worker.result(id, 'ok');
-  const { bridge } = bridgeWithFakes();
+  const { bridge, port } = open();
   const [, error] = await outcome(bridge.createCompletion('x', { signal: AbortSignal.abort() }));
   assert.equal(error.name, 'AbortError');
+  assert.ok(error instanceof DOMException);
   assert.equal(error.message, 'Generation was cancelled.');
   assert.equal(await bridge.createCompletion('y'), 'ok');
-  assert.equal(FakeWorker.last.calls().length, 1);
+  assert.deepEqual(port().methods(), ['createCompletion']);
 });
 
-test('an abort while queued rejects at once, posts nothing and leaves the running call alone', async () => {
-  const { bridge } = bridgeWithFakes();
+testInBothModes('case 44: an abort while queued rejects at once and leaves the running call alone', async ({ open }) => {
+  const { bridge, port } = open();
   const running = bridge.createCompletion('a');
   const controller = new AbortController();
+  const { signal } = controller;
   const queued = [
-    outcome(bridge.createCompletion('b', { signal: controller.signal })),
-    outcome(bridge.synthesizeSpeech({ text: 'b', signal: controller.signal })),
-    outcome(bridge.loadModelFromUrl('b', { signal: controller.signal })),
-  ];
+    bridge.createCompletion('b', { signal }),
+    bridge.synthesizeSpeech({ text: 'b', signal }),
+    bridge.loadModelFromUrl('b', { signal }),
+    bridge.loadDraftModel('b', { signal }),
+    bridge.loadLoraAdapter('b', { signal }),
+  ].map(outcome);
   await settled();
   controller.abort();
   const texts = (await Promise.all(queued)).map(([, error]) => `${error.name}: ${error.message}`);
-  assert.deepEqual(texts, [
-    'AbortError: Generation was cancelled.',
-    'AbortError: Text-to-speech synthesis was cancelled.',
-    'AbortError: Model load was cancelled.',
-  ]);
-  FakeWorker.last.result(1, 'full');
+  const things = ['Generation', 'Text-to-speech synthesis', 'Model load', 'Draft model load', 'LoRA adapter load'];
+  assert.deepEqual(texts, things.map((thing) => `AbortError: ${thing} was cancelled.`));
+  port().result(1, 'full');
   assert.equal(await running, 'full');
-  assert.deepEqual(FakeWorker.last.methods(), ['createCompletion']);
+  await settled();
+  assert.deepEqual(port().methods(), ['createCompletion']);
 });
 
-test('cancel reaches the running call at once, only once, and the queued one runs afterwards', async () => {
-  const { bridge } = bridgeWithFakes();
+testInBothModes('cases 46 and 47: cancel reaches the running call at once and once, the queued one runs', async ({ open }) => {
+  const { bridge, port } = open();
   const running = bridge.createCompletion('a');
   const next = bridge.tokenize('b');
   await settled();
   bridge.cancel();
-  assert.deepEqual(FakeWorker.last.methods(), ['createCompletion', 'cancel']);
+  assert.deepEqual(port().methods(), ['createCompletion', 'cancel']);
   bridge.cancel();
-  FakeWorker.last.result(1, 'part');
+  port().result(1, 'part');
   assert.equal(await running, 'part');
   await settled();
-  assert.deepEqual(FakeWorker.last.methods(), ['createCompletion', 'cancel', 'tokenize']);
-  FakeWorker.last.result(3, [1]);
+  assert.deepEqual(port().methods(), ['createCompletion', 'cancel', 'tokenize']);
+  port().result(3, [1]);
   assert.deepEqual(await next, [1]);
 });
 
-test('cancel without a running call is posted and harms nothing later', async () => {
+testInBothModes('cancel without a running call is posted and harms nothing later', async ({ open }) => {
   FakeWorker.answers.tokenize = ({ id }, worker) => worker.result(id, [7]);
-  const { bridge } = bridgeWithFakes();
-  await settled();
+  const { bridge, port } = open();
+  await bridge.tokenize('x');
   bridge.cancel();
-  assert.deepEqual(FakeWorker.last.methods(), ['cancel']);
+  assert.deepEqual(port().methods(), ['tokenize', 'cancel']);
   assert.deepEqual(await bridge.tokenize('x'), [7]);
 });
 
-test('an aborted completion rejects even when the worker then succeeds, and its state is dropped', async () => {
+test('case 49: an aborted completion rejects even when the worker then succeeds, and its state is dropped', async () => {
   const { bridge, worker } = await loadedBridge();
   const controller = new AbortController();
   const pieces = [];
@@ -147,13 +158,14 @@ test('an aborted completion rejects even when the worker then succeeds, and its 
   controller.abort();
   assert.deepEqual(worker.methods().slice(1), ['createCompletion', 'cancel']);
   worker.event(2, 'token', { pieceText: 'b', currentText: '' });
-  worker.result(2, 'ab', { ...LOADED, contextSize: 9 });
+  const metadata = bridge.getModelMetadata();
+  worker.result(2, 'ab', { ...LOADED, contextSize: 9, metadata: { 'llamadart.webgpu.runtime_notes': 'late' } });
   assert.equal((await call)[1].name, 'AbortError');
   assert.deepEqual(pieces, ['a']);
-  assert.equal(bridge.getContextSize(), 512);
+  assert.deepEqual([bridge.getContextSize(), bridge.getModelMetadata()], [512, metadata]);
 });
 
-test('a load aborted too late leaves the page without a remembered model', async () => {
+test('case 50: a load aborted too late leaves the page without a remembered model', async () => {
   const { bridge, worker, direct } = await loadedBridge();
   const controller = new AbortController();
   const load = outcome(bridge.loadModelFromUrl('other.gguf', { signal: controller.signal }));
@@ -164,6 +176,7 @@ test('a load aborted too late leaves the page without a remembered model', async
   assert.equal(bridge.getContextSize(), 512);
   const call = outcome(bridge.tokenize('x'));
   await settled();
+  assert.deepEqual(worker.methods().slice(1), ['loadModelFromUrl', 'cancel', 'tokenize']);
   worker.crash('gone');
   await settled();
   direct[0].error(direct[0].calls('tokenize')[0].id, 'No model loaded. Call loadModelFromUrl first.');
@@ -171,14 +184,86 @@ test('a load aborted too late leaves the page without a remembered model', async
   assert.deepEqual(direct[0].methods(), ['tokenize']); // and no reload of the old model
 });
 
-test('a cancelled call that the worker answers with an error is an abort and never a fallback', async () => {
+test('case 52: a cancelled call that the worker answers with an error is an abort and never a fallback', async () => {
   const { bridge, direct } = bridgeWithFakes();
-  const call = outcome(bridge.createCompletion('x'));
+  for (const [i, text] of ['worker request cancelled', 'bridge worker timed out', 'Aborted()'].entries()) {
+    const call = outcome(bridge.createCompletion('x'));
+    await settled();
+    bridge.cancel();
+    FakeWorker.last.error(2 * i + 1, text);
+    assert.equal((await call)[1].name, 'AbortError');
+  }
+  assert.deepEqual([direct.length, FakeWorker.last.terminated], [0, 0]);
+});
+
+testInBothModes('case 53: after a bare cancel the text that the engine returns is delivered', async ({ loaded }) => {
+  const { bridge, port } = await loaded();
+  const call = bridge.createCompletion('x');
   await settled();
   bridge.cancel();
-  FakeWorker.last.error(1, 'worker request cancelled, bridge worker timed out');
-  assert.equal((await call)[1].name, 'AbortError');
-  assert.equal(direct.length, 0);
+  port().result(2, 'half a', LOADED);
+  assert.equal(await call, 'half a');
+});
+
+testInBothModes('case 54: token and progress events after an abort are not delivered', async ({ mode, loaded }) => {
+  const { bridge, port } = await loaded();
+  const controller = new AbortController();
+  const seen = [];
+  const call = outcome(bridge.createCompletion('x', { signal: controller.signal, onToken: (piece) => seen.push(piece) }));
+  await settled();
+  port().event(2, 'token', { pieceText: 'a' });
+  controller.abort();
+  port().event(2, 'token', { pieceText: 'b' });
+  port().result(2, 'ab', LOADED);
+  const [text, error] = await call;
+  assert.deepEqual([text, error?.name], mode === 'worker' ? [undefined, 'AbortError'] : ['ab', undefined]);
+  const again = new AbortController();
+  const load = outcome(bridge.loadModelFromUrl('n', { signal: again.signal, progressCallback: (p) => seen.push(p) }));
+  await settled();
+  again.abort();
+  const { id } = port().calls('loadModelFromUrl')[1];
+  port().event(id, 'progress', { loaded: 1, total: 2 });
+  port().error(id, 'Model load was cancelled.', LOADED);
+  assert.equal((await load)[1].name, 'AbortError');
+  assert.deepEqual(seen, ['a']);
+});
+
+testInBothModes('case 127: an abort or a cancel in onToken ends the generation with what there is', async ({ mode, loaded }) => {
+  for (const by of ['abort', 'cancel']) {
+    const { bridge, port } = await loaded();
+    const controller = new AbortController();
+    const finish = [];
+    const call = outcome(bridge.createCompletion('x', {
+      signal: controller.signal,
+      onToken: () => (by === 'abort' ? controller.abort() : bridge.cancel()),
+      onUsage: ({ finishReason }) => finish.push(finishReason),
+    }));
+    await settled();
+    port().event(2, 'token', { pieceText: 'a', currentText: 'a' });
+    assert.equal(port().methods().at(-1), 'cancel');
+    port().event(2, 'usage', { finishReason: 'cancelled' });
+    port().result(2, 'a', LOADED);
+    const [text, error] = await call;
+    if (mode === 'worker' && by === 'abort') assert.equal(error.name, 'AbortError');
+    else assert.equal(text, 'a');
+    assert.deepEqual(finish, ['cancelled']);
+  }
+});
+
+testInBothModes('case 124: three tokens, then the usage, then the text', async ({ loaded }) => {
+  const { bridge, port } = await loaded();
+  const order = [];
+  const usage = { completionTokens: 3, finishReason: 'stop', timeToFirstTokenMs: 1, durationMs: 2 };
+  const call = bridge.createCompletion('x', {
+    onToken: (piece) => order.push(piece),
+    onUsage: (told) => order.push(told),
+  }).then((text) => order.push(text));
+  await settled();
+  for (const pieceText of 'abc') port().event(2, 'token', { pieceText });
+  port().event(2, 'usage', usage);
+  port().result(2, 'abc', LOADED);
+  await call;
+  assert.deepEqual(order, ['a', 'b', 'c', usage, 'abc']);
 });
 
 test('usage: held until the call ends, delivered before it settles, also after an abort', async () => {
@@ -202,12 +287,12 @@ test('usage: held until the call ends, delivered before it settles, also after a
   assert.deepEqual(order, ['token', 'cancelled', 'AbortError']);
 });
 
-test('no usage for a call that failed', async () => {
-  const { bridge } = bridgeWithFakes();
+testInBothModes('no usage for a call that failed', async ({ open }) => {
+  const { bridge, port } = open();
   const call = outcome(bridge.createCompletion('x', { onUsage: () => assert.fail('usage of a failed call') }));
   await settled();
-  FakeWorker.last.event(1, 'usage', { finishReason: 'stop' });
-  FakeWorker.last.error(1, 'Generation step failed: x');
+  port().event(1, 'usage', { finishReason: 'stop' });
+  port().error(1, 'Generation step failed: x');
   assert.match((await call)[1].message, /step failed/);
 });
 
@@ -248,70 +333,89 @@ test('details of tokens reach onToken as the page reads scores', async () => {
   assert.deepEqual(seen, [[{ token: 5, bytes, logprob: -Infinity, top: [{ token: 5, bytes, logprob: -1 }] }]]);
 });
 
-test('load progress reaches its callback', async () => {
-  const { bridge } = bridgeWithFakes();
+testInBothModes('load progress reaches its callback', async ({ open }) => {
+  const { bridge, port } = open();
   const seen = [];
   const call = bridge.loadModelFromUrl('m', { progressCallback: (progress) => seen.push(progress) });
   await settled();
-  FakeWorker.last.event(1, 'progress', { loaded: 1, total: 2 });
-  FakeWorker.last.result(1, 1, LOADED);
+  port().event(1, 'progress', { loaded: 1, total: 2 });
+  port().result(1, 1, LOADED);
   assert.equal(await call, 1);
   assert.deepEqual(seen, [{ loaded: 1, total: 2 }]);
 });
 
-test('a state load queued behind a model load sees the new context size', async () => {
-  const { bridge } = bridgeWithFakes();
+testInBothModes('case 55: a state load queued behind a model load sees the new context size', async ({ open }) => {
+  const { bridge, port } = open();
   outcome(bridge.loadModelFromUrl('m'));
-  outcome(bridge.stateLoadFile('s'));
+  outcome(bridge.stateLoadBytes(Uint8Array.of(1, 2)));
   await settled();
-  FakeWorker.last.result(1, 1, LOADED);
+  port().result(1, 1, LOADED);
   await settled();
-  assert.deepEqual(FakeWorker.last.calls('stateLoadFile')[0].args, ['s', 512]);
+  assert.deepEqual(port().calls('stateLoadBytes')[0].args, [Uint8Array.of(1, 2), 512]);
 });
 
-test('a refused log level harms nothing', async () => {
+test('case 59: a refused log level harms nothing', async () => {
   FakeWorker.answers.setLogLevel = ({ id }, worker) => worker.error(id, 'bridge worker timed out');
-  const { bridge } = bridgeWithFakes();
+  const { bridge, direct } = bridgeWithFakes();
   await settled();
   bridge.setLogLevel(99);
+  bridge.setLogLevel(-1.5);
   await settled();
-  assert.deepEqual(FakeWorker.last.calls('setLogLevel')[0].args, [4]);
+  assert.deepEqual(FakeWorker.last.calls('setLogLevel').map(({ args }) => args[0]), [4, 0]);
   assert.equal(bridge.getModelMetadata()['llamadart.webgpu.worker_fallback_reason'], undefined);
+  assert.deepEqual([direct.length, FakeWorker.last.terminated], [0, 0]);
 });
 
-test('dispose: queued calls reject at once, the running one finishes, then the worker goes, once', async () => {
-  const { bridge } = bridgeWithFakes();
+testInBothModes('cases 62 and 63: on dispose queued calls reject at once, the running one finishes, then the engine goes', async ({ open }) => {
+  const { bridge, port } = open();
   const running = bridge.createCompletion('a');
   const queued = outcome(bridge.tokenize('b'));
   await settled();
   const disposal = bridge.dispose();
-  assert.equal((await queued)[1].message, 'Bridge has been disposed.');
-  assert.deepEqual(FakeWorker.last.methods(), ['createCompletion']);
-  FakeWorker.last.result(1, 'all of it');
+  assert.equal((await queued)[1].message, DISPOSED);
+  assert.deepEqual(port().methods(), ['createCompletion']);
+  port().result(1, 'all of it');
   assert.equal(await running, 'all of it');
   await disposal;
-  assert.deepEqual(FakeWorker.last.methods(), ['createCompletion', 'dispose']);
-  assert.equal(FakeWorker.last.terminated, 1);
   assert.equal(bridge.dispose(), disposal);
+  await settled();
+  assert.deepEqual(port().methods(), ['createCompletion', 'dispose']);
+  assert.equal(port().terminated, 1);
 });
 
-test('after dispose: empty state, refused calls, silent cancel', async () => {
-  const { bridge, worker } = await loadedBridge();
+testInBothModes('cases 66 to 67: a log level after dispose throws; cancel during and after it posts nothing', async ({ loaded }) => {
+  const { bridge, port } = await loaded();
+  const running = bridge.createCompletion('a');
+  await settled();
+  const disposal = bridge.dispose();
+  bridge.cancel();
+  assert.throws(() => bridge.setLogLevel(1), { message: DISPOSED });
+  port().result(2, 'all of it');
+  assert.equal(await running, 'all of it');
+  bridge.cancel();
+  await disposal;
+  bridge.cancel();
+  await settled();
+  assert.deepEqual(port().methods(), ['loadModelFromUrl', 'createCompletion', 'dispose']);
+});
+
+testInBothModes('case 70: after dispose the state is empty', async ({ loaded }) => {
+  const { bridge, port } = await loaded();
   await bridge.dispose();
   assert.deepEqual(bridge.getModelMetadata(), { 'llamadart.webgpu.execution': 'main-thread' });
-  assert.equal(bridge.getContextSize(), EMPTY.contextSize);
+  assert.deepEqual([bridge.getContextSize(), bridge.isGpuActive()], [0, false]);
   assert.equal(bridge.getBackendName(), 'WASM (Prototype bridge)');
-  const posted = worker.messages.length;
-  bridge.cancel();
-  const calls = ['tokenize', 'applyChatTemplate', 'prefetchModelToCache', 'evictModelFromCache'];
-  for (const method of calls) {
-    assert.equal((await outcome(bridge[method]('x')))[1].message, 'Bridge has been disposed.');
+  assert.deepEqual([bridge.supportsVision(), bridge.supportsAudio()], [false, false]);
+  const posted = port().messages.length;
+  const methods = ['tokenize', 'applyChatTemplate', 'prefetchModelToCache', 'evictModelFromCache', 'freeDecisionHead', 'embedBatch'];
+  for (const method of methods) {
+    const given = method === 'freeDecisionHead' ? 1 : [];
+    assert.equal((await outcome(bridge[method](given)))[1].message, DISPOSED, method);
   }
-  assert.throws(() => bridge.setLogLevel(1), /disposed/);
-  assert.equal(worker.messages.length, posted);
+  assert.equal(port().messages.length, posted);
 });
 
-test('a worker that never answers dispose is terminated after 800 ms', async (t) => {
+test('case 69: a worker that never answers dispose is terminated after 800 ms', async (t) => {
   FakeWorker.answers = {};
   const { bridge } = bridgeWithFakes();
   await settled();

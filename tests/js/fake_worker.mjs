@@ -1,5 +1,7 @@
 // A Worker that records what the page posts and says what a test tells it to; and an engine for the page's own thread.
 
+import { test } from 'node:test';
+
 import { LlamaWebGpuBridge } from '../../web/llama_webgpu_bridge.js';
 
 export const PAGE = 'https://e.test/app/index.html';
@@ -127,6 +129,31 @@ export async function loadedBridge(config = {}) {
   worker.result(worker.calls('loadModelFromUrl')[0].id, 1, LOADED);
   await loading;
   return { ...parts, worker };
+}
+
+/**
+ * A test for each mode. `run` gets {mode, open, loaded}: open(config) makes a bridge, loaded(config) one with a model, both
+ * giving {bridge, port}, where port() is the fake that the bridge's engine is behind.
+ *
+ * @param {string} title @param {(parts: object, t: object) => Promise<void>} run
+ */
+export function testInBothModes(title, run) {
+  for (const mode of ['worker', 'direct']) {
+    const open = (config = {}) => {
+      const { bridge, direct } = bridgeWithFakes({ ...config, disableWorker: mode === 'direct' });
+      const worker = FakeWorker.last;
+      return { bridge, direct, port: () => (mode === 'worker' ? worker : direct[0]) };
+    };
+    const loaded = async (config) => {
+      const parts = open(config);
+      const loading = parts.bridge.loadModelFromUrl('m.gguf', { nCtx: 512 });
+      await settled();
+      parts.port().result(parts.port().calls('loadModelFromUrl')[0].id, 1, LOADED);
+      await loading;
+      return parts;
+    };
+    test(`${title} [${mode}]`, (t) => run({ mode, open, loaded }, t));
+  }
 }
 
 /** The outcome of a promise without throwing: [value] or [undefined, error]. */

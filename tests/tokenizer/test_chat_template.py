@@ -42,6 +42,13 @@ def test_rendering(template, expected):
     assert render_chat(template, HI, bos_token="<s>", eos_token="</s>", **extra) == expected
 
 
+def test_a_template_may_change_its_own_copy():
+    messages = [{"role": "user", "content": "Hi"}]
+    template = "{% set _ = messages.append(messages[0]) %}{{ messages | length }} {{ messages | map(attribute='role') | tojson }}"
+    assert render_chat(template, messages) == '2 ["user", "user"]'
+    assert messages == [{"role": "user", "content": "Hi"}]
+
+
 @pytest.mark.parametrize(
     ("template", "message"),
     [
@@ -51,7 +58,7 @@ def test_rendering(template, expected):
         ("{{ 1 / 0 }}", "the chat template failed: ZeroDivisionError"),
         ("{{ missing.field }}", "the chat template failed: UndefinedError"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "the chat template failed: SecurityError"),
-        ("{{ messages.append(1) }}", "the chat template failed: SecurityError"),
+        ("{{ messages.__init__() }}", "the chat template failed: SecurityError"),
         ("{% for i in range(10 ** 9) %}{% endfor %}", "the chat template failed: OverflowError"),
         ("{% include 'x' %}", "the chat template failed: TypeError"),
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "the chat template failed: RecursionError"),

@@ -20,21 +20,24 @@ export function copiedBytes(source) {
   return Uint8Array.from(source ?? []);
 }
 
+/**
+ * What sends a file of its own (`name`, as errors call it): its address, or a private copy of its bytes.
+ * @throws {TypeError | Error}
+ */
 export function sourceMessage(name, source, options) {
-  if (typeof source === 'string') return () => ({ args: [modelSource(source), options] });
+  if (typeof source === 'string') {
+    if (!source.trim()) throw new Error(`${name} URL is empty.`);
+    return () => ({ args: [modelSource(source), options] });
+  }
   if (!(source instanceof ArrayBuffer || ArrayBuffer.isView(source))) {
     throw new TypeError(`${name} source must be a URL string, an ArrayBuffer or a typed array`);
   }
   const kept = copiedBytes(source);
+  if (!kept.length) throw new Error(`${name} bytes are empty.`);
   return () => {
     const copy = kept.slice();
     return { args: [copy, options], transfer: [copy.buffer] };
   };
-}
-
-/** The list and its descriptors as they are at the call; buffers stay the caller's. */
-export function snapshotOfInput(input) {
-  return Array.isArray(input) ? input.map((part) => (part && typeof part === 'object' ? { ...part } : part)) : input;
 }
 
 export function checkHandle(handle) {

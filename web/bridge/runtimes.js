@@ -37,6 +37,8 @@ export class Runtimes {
   #model = null;
   #retired = [];
   #workerGeneration = 0;
+  /** Counts the models; what was loaded beside one of them is gone with it. */
+  modelGeneration = 0;
   #fallbackReason = null;
   #notes = [];
 
@@ -131,11 +133,14 @@ export class Runtimes {
       if (event === 'usage') usage = payload;
       else if (!operation.cancelRequested) request.onEvent?.(event, payload);
     };
+    const isLoad = METHOD_RULES[request.method].fallback === 'load';
     let reply;
     try {
       const limits = this.#limits(runtime, request, args);
       reply = await runtime.call(request.method, args, { transfer, onEvent, labels, ...limits });
+      if (isLoad) this.modelGeneration += 1;
     } catch (error) {
+      if (isLoad && !holdsModel(error.state)) this.modelGeneration += 1;
       if (operation.cancelRequested) {
         this.#resyncAfterCancel(request.method, error.state);
         throw operation.abortError();
@@ -244,6 +249,7 @@ export class Runtimes {
 
   /** Dispose the worker in its own time; `dispose` waits for all of them. */
   #retire() {
+    this.modelGeneration += 1;
     const disposal = this.#worker?.dispose().catch(() => {});
     this.#worker = null;
     this.#retired.push(disposal);
