@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from bridge.errors import UnsupportedError
+from bridge.errors import BridgeError, InputError, UnsupportedError
 
 SPECULATIVE_STRATEGIES = ("draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-simple",
                           "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
@@ -25,6 +26,9 @@ NOT_IN_THIS_BUILD = {
 NOTHING_TO_RELEASE = ("unloadMultimodalProjector", "unloadDraftModel", "freeDecisionHead", "clearLoraAdapters")
 """Calls that free what this build never holds: they succeed."""
 
+URL_NEEDED = {"loadMultimodalProjector": "Multimodal projector URL/path is empty.", "loadDraftModel": "Draft model URL is empty."}
+"""What is said of calls whose first argument is an address, and empty."""
+
 PROBES: dict[str, dict[str, Any]] = {
     "getEmbeddingCapabilities": {"apiVersion": 1, "text": False, "image": False, "audio": False},
     "getTextToSpeechCapabilities": {
@@ -41,9 +45,20 @@ PROBES: dict[str, dict[str, Any]] = {
     "getDecisionCapabilities": {"apiVersion": 1, "supported": False, "reason": "This build has no decision heads."},
     "getLoraAdapterCapabilities": {"apiVersion": 1, "supported": False, "reason": "This build has no LoRA adapters."},
 }
+BEFORE_A_LOAD = "WebGPU core is not initialized"
+"""The documented reason for the lack of anything before the first model."""
 
 
-def refusal(method: str) -> UnsupportedError:
+def probe(method: str, is_loaded: bool) -> dict[str, Any]:
+    """The answer of a capability probe that finds nothing in this build."""
+    answer = PROBES[method]
+    return {**answer, "reason": BEFORE_A_LOAD} if "reason" in answer and not is_loaded else answer
+
+
+def refusal(method: str, args: Sequence[Any]) -> BridgeError:
+    """What a call of ``NOT_IN_THIS_BUILD`` on a loaded model ends with."""
+    if method in URL_NEEDED and not (args and isinstance(args[0], str) and args[0].strip()):
+        return InputError(URL_NEEDED[method])
     return UnsupportedError(f"{method} is not available in this build: {NOT_IN_THIS_BUILD[method]}.")
 
 

@@ -136,13 +136,14 @@ class Host:
         }
 
     async def _refuse(self, call: Call, *args: Any) -> None:
-        raise capabilities.refusal(call.method)
+        _ = self._slot.model  # without one, that is what is wrong
+        raise capabilities.refusal(call.method, args)
 
     async def _release_nothing(self, call: Call, *args: Any) -> None:
         pass
 
     async def _probe(self, call: Call) -> dict[str, Any]:
-        return capabilities.PROBES[call.method]
+        return capabilities.probe(call.method, self._slot.loaded is not None)
 
     async def _load_model(self, call: Call, source: Any = None, options: Any = None) -> int:
         if self._generating:

@@ -41,6 +41,17 @@ def test_case_26_state_bytes_travel_as_bytes():
     run(scenario())
 
 
+def test_case_144_a_strategy_that_the_engine_lacks_is_named_before_anything_is_evaluated():
+    async def scenario():
+        model = ScriptedModel()
+        page = await Page(model).loaded()
+        answer = await page.call("createCompletion", "x", {"speculativeDecoding": {"strategies": ["ngram-mod"]}})
+        assert "does not support CompletionOptions.speculativeDecoding." in answer["message"]
+        assert (model.prompts, answer["state"]["contextSize"]) == ([], 64)
+
+    run(scenario())
+
+
 def gathered(pieces, **options):
     async def scenario():
         _, answer, events = await complete(options, pieces=pieces)
@@ -64,9 +75,14 @@ def test_case_119_what_was_gathered_comes_before_the_error_and_nothing_after():
     assert (answer["type"], order, texts) == ("error", ["token"], ["ab"])
 
 
-def test_cases_121_and_122_the_timer_sends_what_is_there_and_the_rest_decodes():
-    texts = gathered(["a", "b", 0.05, "😀"], tokenEventFlushMs=10, tokenEventFlushChars=100)[2]
-    assert texts == ["ab", "😀"]
+def test_case_121_the_timer_sends_what_is_there():
+    _, order, texts = gathered(["a", "b", 0.05, "c"], tokenEventFlushMs=10, tokenEventFlushChars=100)
+    assert (order, texts) == (["token", "token", "usage"], ["ab", "c"])
+
+
+def test_case_122_after_the_timer_a_character_of_two_units_reaches_the_limit_by_itself():
+    texts = gathered(["a", 0.05, "😀", "b"], tokenEventFlushMs=20, tokenEventFlushChars=2)[2]
+    assert texts == ["a", "😀", "b"]
 
 
 def test_case_123_token_then_usage_then_result_and_no_usage_after_a_failure():
@@ -78,6 +94,13 @@ def test_case_123_token_then_usage_then_result_and_no_usage_after_a_failure():
 @pytest.mark.parametrize("direct", [False, True])
 def test_cases_124_and_125_counts_and_reasons(direct):
     async def scenario():
+        page = await Page(ScriptedModel(["a", "b", "c"]), direct=direct).loaded()
+        id = page.send("createCompletion", "!", {})
+        assert (await page.answer(id))["value"] == "abc"
+        assert [event for event, _ in page.events(id)] == ["token", "token", "token", "usage"]
+        usage = page.events(id)[-1][1]
+        assert (usage["finishReason"], usage["completionTokens"]) == ("stop", 3)
+        assert 0 <= usage["timeToFirstTokenMs"] <= usage["durationMs"]
         model = scripted_model()
         model._session.name = "reference"
         page = await Page(model, direct=direct).loaded()

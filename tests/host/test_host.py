@@ -380,13 +380,17 @@ def test_capabilities_are_true_only_for_what_a_loaded_model_applies():
     async def scenario():
         page = Page(ScriptedModel())
         before = (await page.call("getCompletionCapabilities"))["value"]
+        probes = ("getTextToSpeechCapabilities", "getDecisionCapabilities", "getLoraAdapterCapabilities")
+        before_a_load = {probe: (await page.call(probe))["value"]["reason"] for probe in probes}
         assert not any(before["speculativeDecoding"].values())
         assert (before["minP"], before["presencePenalty"], before["thinkingBudget"]) == (False, False, False)
         await page.loaded()
         after = (await page.call("getCompletionCapabilities"))["value"]
         assert (after["minP"], after["presencePenalty"], after["thinkingBudget"]) == (True, True, True)
         assert len(after["speculativeDecoding"]) == 10
-        for probe in ("getTextToSpeechCapabilities", "getDecisionCapabilities", "getLoraAdapterCapabilities"):
+        for probe, reason in before_a_load.items():
+            assert reason == "WebGPU core is not initialized", probe
+        for probe in before_a_load:
             answer = (await page.call(probe))["value"]
             assert (answer["apiVersion"], answer["supported"]) == (1, False)
             assert answer["reason"].endswith(".")
@@ -398,7 +402,13 @@ def test_capabilities_are_true_only_for_what_a_loaded_model_applies():
 
 def test_calls_this_build_cannot_serve_name_what_is_missing():
     async def scenario():
-        page = await Page(ScriptedModel()).loaded()
+        page = Page(ScriptedModel())
+        for method in ("embed", "embedBatch", "loadMultimodalProjector", "loadDraftModel", "runDecision", "synthesizeSpeech"):
+            assert (await page.call(method, "x", {}))["message"] == "No model loaded. Call loadModelFromUrl first."
+        await page.loaded()
+        for empty in (None, "", " ", 5):
+            assert (await page.call("loadMultimodalProjector", empty))["message"] == "Multimodal projector URL/path is empty."
+            assert (await page.call("loadDraftModel", empty, {}))["message"] == "Draft model URL is empty."
         for method in ("embed", "loadLoraAdapter", "loadMultimodalProjector"):
             answer = await page.call(method, "x", {})
             assert answer["message"].startswith(f"{method} is not available in this build: it ")
