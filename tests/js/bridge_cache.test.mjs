@@ -4,7 +4,7 @@ import { beforeEach, test } from 'node:test';
 import { DEFAULT_CACHE_NAME } from '../../web/bridge/model_cache.js';
 import { PieceSums, XxHash32 } from '../../web/bridge/content_sum.js';
 import { openModel } from '../../web/bridge/model_files.js';
-import { installFakeCaches } from './fake_caches.mjs';
+import { concatenated, installFakeCaches } from './fake_caches.mjs';
 import { FakeWorker, LOADED, bridgeWithFakes, installFakeWorker, loadedBridge, outcome, settled } from './fake_worker.mjs';
 
 installFakeWorker();
@@ -49,10 +49,10 @@ function chunked(file) {
   });
 }
 
-async function concatenated(chunks) {
+async function received(chunks) {
   const parts = [];
   for await (const chunk of chunks) parts.push(chunk);
-  return new Uint8Array(Buffer.concat(parts));
+  return concatenated(parts);
 }
 
 const url = (path) => BASE + path;
@@ -63,7 +63,7 @@ async function load(paths, options = {}, tail = 300) {
   const source = await openModel([paths].flat().map(url), options);
   try {
     const front = await source.read(0, 100);
-    const body = await concatenated(source.stream(0, source.size() - tail));
+    const body = await received(source.stream(0, source.size() - tail));
     assert.deepEqual(front, body.slice(0, 100));
     await source.commit();
     return { body, ...JSON.parse(source.facts()) };
@@ -90,11 +90,11 @@ test('a load that is given up before the model is there keeps nothing, and what 
   const source = await openModel([url('m.gguf')], {});
   await source.read(0, 5000);
   source.close();
-  await new Promise((resolve) => setImmediate(resolve));
+  await settled();
   assert.equal(entries().size, 0);
   await load('m.gguf');
   const again = await openModel([url('m.gguf')], { force: true });
-  await concatenated(again.stream(0));
+  await received(again.stream(0));
   again.close();
   assert.deepEqual(new Uint8Array(entries().get(url('m.gguf')).body), files['m.gguf']);
 });
@@ -149,7 +149,7 @@ test('an entry that is shorter than it says fails where it ends, and can be disc
   const entry = entries().get(url('m.gguf'));
   entry.body = entry.body.subarray(0, 6_000);
   const source = await openModel([url('m.gguf')], {});
-  await assert.rejects(concatenated(source.stream(0)), { code: 'SHORT_BODY' });
+  await assert.rejects(received(source.stream(0)), { code: 'SHORT_BODY' });
   assert.equal(JSON.parse(source.facts()).anyFromCache, true);
   await source.discard();
   source.close();
@@ -163,7 +163,7 @@ test('a byte that changed in an entry is noticed, wherever it lies', async () =>
     await load('m.gguf', { force: true });
     entries().get(url('m.gguf')).body[at] ^= 4;
     const source = await openModel([url('m.gguf')], {});
-    await concatenated(source.stream(0, 10_200));
+    await received(source.stream(0, 10_200));
     await assert.rejects(source.checksum(), DAMAGED);
     source.close();
   }
@@ -171,7 +171,7 @@ test('a byte that changed in an entry is noticed, wherever it lies', async () =>
 
 test('checksums belong to the entry they were taken of; one without is taken as it is and gets its own', async () => {
   const { body } = await load('m.gguf');
-  const sums = () => JSON.parse(entries(`${DEFAULT_CACHE_NAME}:checksums`).get(url('m.gguf')).body);
+  const sums = () => JSON.parse(new TextDecoder().decode(entries(`${DEFAULT_CACHE_NAME}:checksums`).get(url('m.gguf')).body));
   const first = sums();
   assert.deepEqual(first.sums, [xxHash32(files['m.gguf'])]);
   const entry = entries().get(url('m.gguf'));
@@ -226,7 +226,7 @@ test('addresses that Cache Storage does not take are fetched', async () => {
   const blob = URL.createObjectURL(new Blob([files['m.gguf']]));
   answers[blob] = () => new Response(chunked(files['m.gguf']), { headers: { 'Content-Length': '10500' } });
   const source = await openModel([blob], {});
-  assert.equal((await concatenated(source.stream(0))).length, 10_500);
+  assert.equal((await received(source.stream(0))).length, 10_500);
   assert.equal(JSON.parse(source.facts()).state, 'disabled');
   source.close();
 });
@@ -235,18 +235,18 @@ const SHARDS = ['s-00001-of-00003.gguf', 's-00002-of-00003.gguf', 's-00003-of-00
 
 function addShards() {
   SHARDS.forEach((name, i) => (files[name] = bytesOf(300_000 + 7 * i, i)));
-  return Buffer.concat(SHARDS.map((name) => files[name]));
+  return concatenated(SHARDS.map((name) => files[name]));
 }
 
 test('a split model is one source over its files, stored file by file and then served without the network', async () => {
   const all = addShards();
   const first = await load(SHARDS, {}, 0);
-  assert.deepEqual(Buffer.from(first.body), all);
+  assert.deepEqual(first.body, all);
   assert.deepEqual([first.state, first.notes[0]], ['stored', 'model_split_detected:3']);
   assert.deepEqual([...entries().keys()], SHARDS.map(url));
   const asked = requests.length;
   const second = await load(SHARDS, {}, 0);
-  assert.deepEqual(Buffer.from(second.body), all);
+  assert.deepEqual(second.body, all);
   assert.deepEqual([second.source, second.state, requests.length], ['cache', 'hit', asked]);
 });
 
@@ -272,8 +272,8 @@ test('while headers of a split model are read no connection stays open', async (
   const source = await openModel(SHARDS.map(url), { useCache: false });
   for (const start of [0, 300_000, 600_007]) await source.read(start, 200);
   assert.equal(open, 0);
-  const all = Buffer.concat(SHARDS.map((name) => files[name]));
-  assert.deepEqual(Buffer.from(await source.read(300_100, 270_000)), all.subarray(300_100, 570_100));
+  const all = concatenated(SHARDS.map((name) => files[name]));
+  assert.deepEqual(await source.read(300_100, 270_000), all.subarray(300_100, 570_100));
   source.close();
 });
 
@@ -282,7 +282,7 @@ test('a shard that changed after its header was read is refused; a missing one i
   answers[SHARDS[1]] = (n) =>
     n > 1 && new Response(chunked(files[SHARDS[1]]), { headers: { 'Content-Length': '300007', ETag: '"v2"' } });
   const source = await openModel(SHARDS.map(url), { useCache: false });
-  await assert.rejects(concatenated(source.stream(0)), { code: 'FILE_CHANGED', message: /^shard 2 of 3: the file changed/ });
+  await assert.rejects(received(source.stream(0)), { code: 'FILE_CHANGED', message: /^shard 2 of 3: the file changed/ });
   source.close();
   delete files[SHARDS[2]];
   await assert.rejects(openModel(SHARDS.map(url), {}), { code: 'HTTP_STATUS', message: 'shard 3 of 3: 404 Not Found' });
@@ -294,7 +294,7 @@ test('a shard whose cached front is cut off is fetched anew', async () => {
   const entry = entries().get(url(SHARDS[1]));
   entry.body = entry.body.subarray(0, 50);
   const loaded = await load(SHARDS, {}, 0);
-  assert.deepEqual(Buffer.from(loaded.body), all);
+  assert.deepEqual(loaded.body, all);
   assert.equal(entries().get(url(SHARDS[1])).body.length, 300_007);
 });
 

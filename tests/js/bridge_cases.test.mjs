@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 
 import {
-  bridgeWithFakes, EMPTY, FakeWorker, installFakeWorker, LOADED, loadedBridge, outcome, settled,
+  bridgeWithFakes, EMPTY, FakeWorker, installFakeWorker, LOADED, loadedBridge, outcome, settled, unhandledRejections,
 } from './fake_worker.mjs';
 
 installFakeWorker();
@@ -123,9 +123,7 @@ const CASES = {
   },
 
   '71: the late failure of an old call after dispose is nobody’s': async () => {
-    const unhandled = [];
-    const listen = (reason) => unhandled.push(reason);
-    process.on('unhandledRejection', listen);
+    const unhandled = unhandledRejections();
     const { bridge, worker } = await loadedBridge();
     const call = outcome(bridge.tokenize('x'));
     await settled();
@@ -136,8 +134,8 @@ const CASES = {
     worker.error(id(worker, 'tokenize'), 'late');
     worker.crash('late');
     await settled();
-    process.off('unhandledRejection', listen);
-    assert.deepEqual(unhandled, []);
+    unhandled.stop();
+    assert.deepEqual(unhandled.reasons, []);
     assert.equal(FakeWorker.all.length, 1);
   },
 

@@ -6,6 +6,7 @@ import {
   bridgeWithFakes,
   FakeWorker,
   installFakeWorker,
+  isPage,
   LOADED,
   outcome,
   PAGE,
@@ -184,9 +185,16 @@ test('worker errors carry their text, and a typed embedding error its class and 
   assert.equal(error.code, 'INVALID_EMBEDDING_INPUT');
 });
 
-test('statics and the window global', async () => {
+test('statics', () => {
   assert.equal(LlamaWebGpuBridge.supportsSafariAdaptiveGpu, true);
   assert.equal(LlamaWebGpuBridge.supportsCompletionUsage, true);
+});
+
+test('a page gets the class as a global', { skip: !isPage }, () => {
+  assert.equal(window.LlamaWebGpuBridge, LlamaWebGpuBridge);
+});
+
+test('the global of a page stays where there is one', { skip: isPage }, async () => {
   globalThis.window = {};
   const { LlamaWebGpuBridge: again } = await import('../../web/llama_webgpu_bridge.js?again');
   assert.equal(globalThis.window.LlamaWebGpuBridge, again);

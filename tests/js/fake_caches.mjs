@@ -52,7 +52,7 @@ class FakeCache {
       }
       chunks.push(chunk);
     }
-    this.entries.set(String(url), { body: Buffer.concat(chunks), status: response.status, headers: new Headers(response.headers) });
+    this.entries.set(String(url), { body: concatenated(chunks), status: response.status, headers: new Headers(response.headers) });
   }
 
   async delete(url) {
@@ -63,6 +63,17 @@ class FakeCache {
   async keys() {
     return [...this.entries.keys()].map((url) => ({ url }));
   }
+}
+
+/** One array of many. @param {Uint8Array[]} parts */
+export function concatenated(parts) {
+  const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
 }
 
 /** Puts an empty Cache Storage into the global scope. */

@@ -5,7 +5,10 @@ import { test } from 'node:test';
 import { LlamaWebGpuBridge } from '../../web/llama_webgpu_bridge.js';
 
 export const PAGE = 'https://e.test/app/index.html';
-globalThis.location = { href: PAGE };
+globalThis.location ??= { href: PAGE };
+
+/** The suites run in Node, and in a page (e2e/test_protocol.py). */
+export const isPage = typeof document !== 'undefined';
 
 export class FakeWorker {
   static all = [];
@@ -101,6 +104,7 @@ export function installFakeWorker() {
   FakeWorker.reset();
   globalThis.Worker = FakeWorker;
   const { setTimeout } = globalThis;
+  if (isPage) return;
   globalThis.setTimeout = (...timer) => setTimeout(...timer).unref(); // unanswered calls must not keep the tests alive
 }
 
@@ -118,7 +122,27 @@ export function bridgeWithFakes(config = {}) {
 
 /** Let every promise that can settle settle. */
 export function settled() {
-  return new Promise((resolve) => setImmediate(resolve));
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}
+
+/** Rejections that nobody handles, from now on. @returns {{reasons: unknown[], stop: () => void}} */
+export function unhandledRejections() {
+  const reasons = [];
+  if (isPage) {
+    const listen = (event) => reasons.push(event.reason);
+    addEventListener('unhandledrejection', listen);
+    return { reasons, stop: () => removeEventListener('unhandledrejection', listen) };
+  }
+  const listen = (reason) => reasons.push(reason);
+  process.on('unhandledRejection', listen);
+  return { reasons, stop: () => process.off('unhandledRejection', listen) };
 }
 
 export async function loadedBridge(config = {}) {
