@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from e2e.bridge_page import MODELS, MODES, BridgePage
 from e2e.fault_server import Fault
-from e2e.test_lifecycle import KEEP_WORKERS, alive
+from e2e.test_lifecycle import KEEP_WORKERS, assert_nothing_more
 
 LLAMA, QWEN = MODELS / "llama-tied-f32.gguf", MODELS / "qwen3-f16.gguf"
 LONG_PROMPT = "Hello there, " * 150
@@ -38,7 +38,7 @@ KILL_AT = """async ({moment, slow, fast, prompt}) => {
 }"""
 
 # A generator of Park and Miller: the same storm every time.
-STORM = """async ({seed, model}) => {
+STORM = """async ({seed, model, layers}) => {
   let state = seed;
   const random = (n) => (state = (state * 48271) % 2147483647) % n;
   const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -52,7 +52,7 @@ STORM = """async ({seed, model}) => {
     () => start(bridge.tokenize("one two three")),
     () => start(bridge.scoreNextToken("Hello", {topK: 2})),
     () => start(bridge.stateSaveBytes([1])),
-    () => start(bridge.loadModelFromUrl(model, {nCtx: 128, nGpuLayers: 99, signal: signal()})),
+    () => start(bridge.loadModelFromUrl(model, {nCtx: 128, nGpuLayers: layers, signal: signal()})),
     () => start(bridge.prefetchModelToCache(model, {force: random(2) === 0, signal: signal()})),
     () => bridge.cancel(),
     () => controllers.length && controllers[random(controllers.length)].abort(),
@@ -86,21 +86,23 @@ def test_a_worker_killed_at_any_moment_costs_no_answer(page, site, model, moment
     assert seen["again"] == reference.complete("Hello").result
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_storm_of_calls_and_cancels_leaves_the_right_answer_and_nothing_else(page, model, messages, mode):
+@pytest.mark.parametrize(("mode", "layers"), [("worker", 99), ("direct", 0)])
+def test_a_storm_of_calls_and_cancels_leaves_the_right_answer_and_nothing_else(page, model, messages, mode, layers):
+    page.evaluate(KEEP_WORKERS)
     bridge = BridgePage(page, mode, messages).open()
-    bridge.load(model)
+    bridge.load(model, nGpuLayers=layers)
     expected = bridge.complete("Hello").result
-    for round in range(2):
-        outcomes = page.evaluate(STORM, {"seed": 7 + round, "model": model})
+    counters = []
+    for round in range(3):
+        outcomes = page.evaluate(STORM, {"seed": 7 + round, "model": model, "layers": layers})
         assert set(outcomes) <= {"done", "AbortError", "Error"} and outcomes["done"] > 5, outcomes
-        assert bridge.load(model).result == 1
+        assert bridge.load(model, nGpuLayers=layers).result == 1
         assert bridge.complete("Hello").result == expected
-        counters = alive(bridge.call("debugCounters").result)
-        if round == 0:
-            first = counters
-    assert counters == first
+        counters.append(bridge.call("debugCounters").result)
+    assert_nothing_more(counters[-1], counters[1])
     assert bridge.metadata("execution") == {"worker": "worker", "direct": "main-thread"}[mode]
+    bridge.dispose()
+    assert page.evaluate("() => workers.every((worker) => worker.ended === 1)")
 
 
 @pytest.mark.parametrize("mode", MODES)

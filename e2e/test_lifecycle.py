@@ -31,9 +31,16 @@ def model(site):
     return site.fault("m.gguf", Fault(LLAMA))
 
 
-def alive(counters: dict) -> dict:
-    """Of the engine's counters those of what exists now."""
-    return {counter: counters[counter] for counter in ("gpuBuffers", "gpuBufferBytes", "jsReferences")}
+ALIVE = ("gpuBuffers", "gpuBufferBytes", "cpuMemoryBytes", "cpuThreads", "jsReferences")
+STRAY_OBJECTS = 300
+"""Python objects that caches and the garbage collector may hold more or fewer of; a model has tens of thousands."""
+
+
+def assert_nothing_more(after: dict, before: dict) -> None:
+    """The engine's counters of what exists are those of before: buffers, memory, threads, references between languages."""
+    assert {counter: after[counter] for counter in ALIVE} == {counter: before[counter] for counter in ALIVE}
+    assert after["pythonObjects"] <= before["pythonObjects"] + STRAY_OBJECTS
+    assert after["pythonMemoryBytes"] == before["pythonMemoryBytes"]
 
 
 def test_a_new_bridge_knows_nothing_yet(bridge):
@@ -45,26 +52,28 @@ def test_a_new_bridge_knows_nothing_yet(bridge):
 
 
 def test_twenty_loads_leave_nothing_behind(bridge, model):
-    def load_and_count():
-        bridge.load(model)
+    def load_and_count(layers):
+        bridge.load(model, nGpuLayers=layers)
         bridge.complete("Hello", nPredict=2)
         return bridge.call("debugCounters").result
 
-    first = load_and_count()
-    for _ in range(19):
-        last = load_and_count()
-    assert alive(last) == alive(first)
+    for layers in (99, 0):
+        first = [load_and_count(layers) for _ in range(2)][-1]
+        for _ in range(8):
+            last = load_and_count(layers)
+        assert_nothing_more(last, first)
 
 
-def test_twenty_bridges_leave_nothing_behind(page, model):
+def test_many_bridges_leave_nothing_behind(page, model):
     counts = []
-    for _ in range(20):
+    for layers in (99, 0) * 4:
         bridge = BridgePage(page, "direct").open()
-        bridge.load(model)
+        bridge.load(model, nGpuLayers=layers)
         bridge.complete("Hello", nPredict=2)
-        counts.append(alive(bridge.call("debugCounters").result))
+        counts.append(bridge.call("debugCounters").result)
         bridge.dispose()
-    assert counts[-1] == counts[1]  # the first one also paid for what is kept
+    assert_nothing_more(counts[-2], counts[2])  # the first ones also paid for what is kept
+    assert_nothing_more(counts[-1], counts[3])
 
 
 def test_a_worker_is_ended_with_its_bridge(page, model):

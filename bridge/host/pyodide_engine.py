@@ -76,13 +76,18 @@ class PyodideEngine:
             raise SourceError(str(error.message)) from None
 
     def counters(self) -> dict[str, int]:
+        import gc
+
         import pyodide_js
 
+        gc.collect()
         gpu = self._device.counters if self._device is not None else Counters()
         cpu = self._cpu.counters if self._cpu is not None else CpuCounters()
         return {
             # JavaScript objects that Python holds, for all bridges on this thread together.
             "jsReferences": pyodide_js._module._hiwire_num_refs(),
+            "pythonObjects": len(gc.get_objects()),
+            "pythonMemoryBytes": pyodide_js._module.HEAPU8.length,
             "pythonToJsCalls": gpu.calls + cpu.calls + self.n_posts,
             "cpuMemoryBytes": cpu.memory_bytes,
             "cpuThreads": cpu.threads,

@@ -23,6 +23,8 @@ from bridge.sampling.grammar import Grammar
 from bridge.simd.wasmtime_host import WasmtimeHost
 from tests.sampling.grammar.reference import Reference
 
+CUT_CHARACTER = "\ufffd"
+"""What a text ends with that was cut off within a character."""
 PROMPT = "Here is an example:\n"
 DEEP = 1 << 20  # frames; the reference recurses once per character and rule
 STACK_NBYTES = 1 << 29
@@ -56,7 +58,8 @@ async def written(model: Any, grammar: Grammar, seed: int, n_predict: int) -> Wr
 
 def fault_of(grammar: str, name: str, text: Written) -> str | None:
     """What is wrong with a text, or None."""
-    accepted, can_go_on = deep(lambda: Reference(grammar).verdict(text.text))
+    whole = text.text if text.is_finished else text.text.rstrip(CUT_CHARACTER)
+    accepted, can_go_on = deep(lambda: Reference(grammar).verdict(whole))
     if text.is_finished and not accepted:
         return "ended, and is not accepted"
     if not can_go_on:
