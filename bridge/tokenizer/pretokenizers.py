@@ -217,5 +217,5 @@ PRE_TOKENIZERS = {name: pre for names, pre in _BY_NAMES.items() for name in name
 def pre_tokenizer(name: str) -> PreTokenizer:
     """The pre-tokenizer a file names; UnsupportedError, naming it, if there is none."""
     if name not in PRE_TOKENIZERS:
-        raise UnsupportedError(f"pre-tokenizer {name!r} is not supported; {len(PRE_TOKENIZERS)} others are")
+        raise UnsupportedError(f"pre-tokenizer {name[:64]!r} is not supported; known are {', '.join(sorted(PRE_TOKENIZERS))}")
     return PRE_TOKENIZERS[name]
