@@ -55,8 +55,8 @@ def _vector(info: Any, format: Format, regions: Mapping[Region, Any]) -> Span:
 
 def _checked(tensors: Mapping[str, Any], weight: Weight) -> Any:
     info = tensors[weight.name]
-    is_vector = len(weight.shape) == 1  # then the file may have it in several rows
-    same = prod(info.shape) == weight.shape[0] if is_vector else tuple(info.shape) == tuple(weight.shape)
+    is_one_row = len(weight.shape) == 1 or weight.shape[0] == 1  # which the file may have in another shape
+    same = prod(info.shape) == prod(weight.shape) if is_one_row else tuple(info.shape) == tuple(weight.shape)
     if not same or info.type.name != weight.type:
         raise ModelError(f"tensor {weight.name} is {info.type.name} {list(info.shape)} in the file; "
                          f"the plan was made for {weight.type} {list(weight.shape)}")
