@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 from bridge.errors import ModelError
-from bridge.graph.graph import (
-    ACTIVATIONS, ALL, EMBEDDINGS, LOGITS, OUTPUTS, TOKENS, Graph, KvLayer, Node, Weight, reachable)
+from bridge.graph.graph import (ACTIVATIONS, OUTPUTS, TOKENS, Graph, KvLayer, Node, Weight,
+                                without_leading_ones)
 from bridge.graph.rope import RopeTable
 
 
 class GraphBuilder:
     """Builds a graph over the tensors of one file.
 
-    ``tensors`` maps GGUF names to objects with ``shape`` (row-major) and ``type.name``. ``causal``: tokens see no later
-    ones. ``keep_rows``: every token's row is wanted up to the end, so that nothing is selected on the way.
+    ``tensors`` maps GGUF names to objects with ``shape`` (row-major) and ``type.name``.
     Raises ModelError naming the tensor when one is missing or has another shape than the model needs.
     """
 
-    def __init__(self, tensors: Mapping[str, Any], *, causal: bool = True, keep_rows: bool = False) -> None:
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
         self._tensors = tensors
-        self._causal, self._keep_rows = causal, keep_rows
-        self._n_positions: int | None = None
         self._nodes: list[Node] = []
         self._kv_layers: list[KvLayer] = []
         self._states: list[int] = []
@@ -36,12 +32,13 @@ class GraphBuilder:
         return name in self._tensors
 
     def weight(self, name: str, *shape: int) -> Weight:
-        """The tensor of that name, which must have exactly that row-major shape; of a single row it may be the row."""
+        """The tensor of that name, which must have that row-major shape; the file may leave out dimensions of one in front."""
         info = self._tensors.get(name)
         if info is None:
             raise ModelError(f"the file has no tensor {name}, which should have the shape {_dims(shape)}")
-        if tuple(info.shape) != shape and not (shape[0] == 1 and tuple(info.shape) == shape[1:]):
-            raise ModelError(f"tensor {name} has the shape {_dims(info.shape)}; this model needs {_dims(shape)}")
+        if without_leading_ones(info.shape) != without_leading_ones(shape):
+            needed = shape if len(info.shape) >= len(shape) else without_leading_ones(shape)
+            raise ModelError(f"tensor {name} has the shape {_dims(info.shape)}; this model needs {_dims(needed)}")
         return Weight(name, shape, info.type.name)
 
     def optional(self, name: str, *shape: int) -> tuple[Weight, ...]:
@@ -61,13 +58,7 @@ class GraphBuilder:
 
     def embed_positions(self, name: str, n_positions: int, n_embd: int) -> Node:
         weight = self.weight(name, n_positions, n_embd)
-        self._n_positions = min(n_positions, self._n_positions or n_positions)
         return self._add("embed", (), (weight,), TOKENS, n_embd, name, of="positions", scale=1.0)
-
-    def embed_first(self, name: str, n_rows: int, n_embd: int) -> Node:
-        """The first row of a weight, for every token."""
-        weight = self.weight(name, n_rows, n_embd)
-        return self._add("embed", (), (weight,), TOKENS, n_embd, name, of="first", scale=1.0)
 
     def matmul(self, x: Node, name: str, n_out: int) -> Node:
         """x @ W.T with W = ``name``.weight; adds ``name``.bias when the file has it."""
@@ -105,32 +96,12 @@ class GraphBuilder:
 
     def attention(self, q: Node, k: Node, v: Node, *, n_head: int, n_head_kv: int, head_dim: int, head_dim_v: int,
                   scale: float, softcap: float = 0.0, window: int = 0) -> Node:
-        """Causal attention with a cache of its own for this layer; in a model that is not causal, without one."""
-        if not self._causal:
-            return self.text_attention(q, k, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, scale=scale,
-                                       head_dim_v=head_dim_v, softcap=softcap, before=window - 1 if window else ALL)
+        """Causal attention with a cache of its own for this layer."""
         layer = len(self._kv_layers)
         self._kv_layers.append(KvLayer(k.width, v.width, window))
         return self._add("attention", (q, k, v), (), q.rows, n_head * head_dim_v, f"attention {layer}",
                          layer=layer, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v,
                          scale=scale, softcap=softcap, window=window)
-
-    def text_attention(self, q: Node, k: Node, v: Node, *, n_head: int, n_head_kv: int, head_dim: int, head_dim_v: int,
-                       scale: float, softcap: float = 0.0, before: int = ALL, after: int = ALL,
-                       slopes: Sequence[float] = (), bias: str | None = None, buckets: Sequence[int] = ()) -> Node:
-        """Attention within each text of the batch; ``bias`` names the [n_buckets, n_head] values of ``buckets``."""
-        weights = ()
-        if bias is not None:
-            weights = (self.vector(bias, max(buckets) + 1, n_head),)
-        return self._add("text_attention", (q, k, v), weights, q.rows, n_head * head_dim_v, f"text attention {q.name}",
-                         n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v, scale=scale,
-                         softcap=softcap, before=before, after=after, slopes=tuple(slopes), buckets=tuple(buckets))
-
-    def text_mean(self, x: Node) -> Node:
-        return self._add("text_mean", (x,), (), OUTPUTS, x.width, f"mean {x.name}")
-
-    def softmax(self, x: Node) -> Node:
-        return self._add("softmax", (x,), (), x.rows, x.width, f"softmax {x.name}")
 
     def activate(self, x: Node, act: str) -> Node:
         return self._add("activate", (x,), (), x.rows, x.width, f"{act} {x.name}", act=_known(act))
@@ -145,6 +116,9 @@ class GraphBuilder:
         if a.width % b.width:
             raise ValueError(f"{b.width} columns cannot multiply {a.width} columns in equal runs")
         return self._add("mul", (a, b), (), a.rows, a.width, f"{a.name} * {b.name}")
+
+    def dot(self, a: Node, b: Node, group: int) -> Node:
+        return self._add("dot", (a, b), (), a.rows, a.width // group, f"{a.name} · {b.name}", group=group)
 
     def add_vector(self, x: Node, name: str, *shape: int) -> Node:
         return self._vector("add_vector", x, name, shape)
@@ -171,26 +145,16 @@ class GraphBuilder:
         width = a.width + (n_head * b.width if shared else b.width)
         return self._add("concat", (a, b), (), a.rows, width, f"{a.name}, {b.name}", n_head=n_head, shared=shared)
 
-    def route(self, logits: Node, n_used: int, *, normalise: bool, gate: str = "softmax", scale: float = 1.0,
-              bias: str | None = None, scales: str | None = None, n_group: int = 1, n_group_used: int = 1) -> Node:
-        """``bias`` names the tensor that is added for the choice, ``scales`` the one that multiplies the weights."""
-        weights = tuple(self.weight(name, logits.width) for name in (bias, scales) if name is not None)
-        return self._add("route", (logits,), weights, logits.rows, 2 * n_used, f"route {logits.name}",
-                         n_expert=logits.width, n_used=n_used, normalise=normalise, gate=gate, scale=scale,
-                         biased=bias is not None, scaled=scales is not None, n_group=n_group, n_group_used=n_group_used)
+    def route(self, logits: Node, n_used: int, *, normalise: bool) -> Node:
+        return self._add("route", (logits,), (), logits.rows, 2 * n_used, f"route {logits.name}",
+                         n_expert=logits.width, n_used=n_used, normalise=normalise)
 
     def matmul_experts(self, x: Node, route: Node, name: str, n_out: int, *, per_expert: bool = False) -> Node:
         n_expert, n_used = route.attrs["n_expert"], route.attrs["n_used"]
         n_in = x.width // n_used if per_expert else x.width
-        weights = (self.weight(f"{name}.weight", n_expert, n_out, n_in),)
-        if self.has(f"{name}.bias"):
-            weights += (self.vector(f"{name}.bias", n_expert, n_out),)
-        return self._add("matmul_experts", (x, route), weights, x.rows, n_used * n_out, name,
+        weight = self.weight(f"{name}.weight", n_expert, n_out, n_in)
+        return self._add("matmul_experts", (x, route), (weight,), x.rows, n_used * n_out, name,
                          n_used=n_used, per_expert=per_expert)
-
-    def matmul_heads(self, x: Node, name: str, n_head: int, n_out: int) -> Node:
-        weight = self.weight(f"{name}.weight", n_head, n_out, x.width // n_head)
-        return self._add("matmul_heads", (x,), (weight,), x.rows, n_head * n_out, name)
 
     def combine_experts(self, x: Node, route: Node) -> Node:
         n_used = route.attrs["n_used"]
@@ -206,15 +170,8 @@ class GraphBuilder:
         return self._add("softcap", (x,), (), x.rows, x.width, f"softcap {x.name}", cap=cap)
 
     def select_outputs(self, x: Node) -> Node:
-        """Only the rows that are wanted; all of them where something follows that needs all."""
-        return x if self._keep_rows else self.selected(x)
-
-    def selected(self, x: Node) -> Node:
-        """Only the rows that are wanted, and nothing that follows needs the others."""
-        return self._add("select_outputs", (x,), (), OUTPUTS, x.width, f"outputs {x.name}") if x.rows == TOKENS else x
-
-    def dot(self, a: Node, b: Node, group: int) -> Node:
-        return self._add("dot", (a, b), (), a.rows, a.width // group, f"{a.name} · {b.name}", group=group)
+        """Only the rows whose logits are wanted."""
+        return self._add("select_outputs", (x,), (), OUTPUTS, x.width, f"outputs {x.name}")
 
     # recurrences
 
@@ -263,32 +220,10 @@ class GraphBuilder:
         return key
 
     def finish(self, logits: Node, n_embd: int) -> Graph:
-        """The graph of a model that predicts tokens; its embeddings are what its output matrix is multiplied with."""
-        if logits is not self._nodes[-1] or not (logits.rows == OUTPUTS or self._keep_rows):
+        if logits is not self._nodes[-1] or logits.rows != OUTPUTS:
             raise ValueError("the logits must be the last node and have one row per output")
-        product = logits
-        while product.op != "matmul" and len(product.inputs) == 1:
-            product = product.inputs[0]
-        results = {LOGITS: logits} if logits.rows == OUTPUTS else {}
-        if product.op == "matmul":
-            results[EMBEDDINGS] = product.inputs[0]
-        return self._graph(results, logits.width, n_embd)
-
-    def finish_encoder(self, x: Node, n_vocab: int) -> Graph:
-        """The graph of a model that gives a vector for each token; token ids are below ``n_vocab``."""
-        return self._graph({EMBEDDINGS: x}, n_vocab, x.width)
-
-    def with_embeddings(self, graph: Graph, embeddings: Node, pooling: str) -> Graph:
-        """A finished graph with other embeddings, made of nodes added since; what no result needs any more is left out."""
-        if embeddings.rows != OUTPUTS:
-            raise ValueError("embeddings must have one row per output")
-        results = {**graph.results, EMBEDDINGS: embeddings}
-        wanted = reachable(results.values())
-        return replace(graph, nodes=tuple(node for node in self._nodes if node in wanted), results=results, pooling=pooling)
-
-    def _graph(self, results: Mapping[str, Node], n_vocab: int, n_embd: int) -> Graph:
-        return Graph(tuple(self._nodes), results, dict(self._rope_tables), tuple(self._kv_layers), tuple(self._states),
-                     n_vocab, n_embd, n_positions=self._n_positions)
+        return Graph(tuple(self._nodes), dict(self._rope_tables), tuple(self._kv_layers), tuple(self._states),
+                     logits.width, n_embd)
 
     def _add(self, op: str, inputs: tuple[Node, ...], weights: tuple[Weight, ...], rows: str, width: int, name: str,
              **attrs: Any) -> Node:

@@ -7,8 +7,8 @@ A graph knows nothing about kernels, buffers or block formats.
 The vocabulary (inputs -> output; weights; attributes):
 
 ====================  =====================================================================================
-``embed``             -> [T, n_embd]; the rows of the weight that the batch's ``of`` "tokens" or "positions" name, or its
-                      "first" for every token; times ``scale``
+``embed``             -> [T, n_embd]; the rows of the weight that the batch's ``of`` "tokens" or "positions" name; times
+                      ``scale``
 ``matmul``            x -> x @ weight.T (+ bias); weight is [n_out, n_in], bias [n_out]
 ``rms_norm``          x -> x / sqrt(mean(x²) + eps) (* weight), over runs of ``group`` columns (a row, or one head); the
                       weight has ``group`` elements, or one for every column
@@ -19,18 +19,11 @@ The vocabulary (inputs -> output; weights; attributes):
                       there at the batch's positions (without k and v the cache is only read); ``n_head``, ``n_head_kv``,
                       ``head_dim``, ``head_dim_v``, ``scale``, ``softcap`` (0: none; else c·tanh(s/c)), ``window``
                       (0: all earlier positions; n: the last n, itself included)
-``text_attention``    q, k, v -> softmax(scale * q kᵀ + bias) v among the tokens of the same text, which must all be in
-                      the batch; no cache. A token sees ``before`` tokens before it and ``after`` after it (ALL: no
-                      limit). The bias depends on the distance d = key - query: -|d| times the head's of ``slopes``,
-                      or row ``buckets[d]`` of the weight [n_buckets · n_head] (d is clamped to the span of
-                      ``buckets``, whose middle is 0), or nothing; else as ``attention``
-``text_mean``         x [T, w] -> [O, w]: the mean of the rows of the text that the output's token is in, as far as they
-                      are in this batch
-``softmax``           x -> e^x / sum(e^x) of a row
 ``activate``          x -> act(x), ``act`` one of ACTIVATIONS
 ``glu``               gate, up -> act(gate) * up
 ``add``               a, b -> a + b
 ``mul``               a, b -> a * b; b may be narrower: then each column of it multiplies a run of columns of a
+``dot``               a, b -> [rows, w / group]: the dot products of every run of ``group`` columns
 ``add_vector``        x -> x + weight, the weight repeated over the columns if it is narrower
 ``mul_vector``        x -> x * weight, likewise
 ``softcap``           x -> cap * tanh(x / cap)
@@ -38,19 +31,12 @@ The vocabulary (inputs -> output; weights; attributes):
 ``clamp``             x -> min(max(x, low), high)
 ``columns``           x -> ``count`` columns from ``first`` on of every run of ``group`` columns, side by side
 ``concat``            a, b -> for each of ``n_head`` heads its columns of a, then its columns of b (``shared``: all of b)
-``route``             router logits -> [rows, 2·n_used]: the ids of the ``n_used`` experts that are chosen, best first,
-                      then their weights: p, divided by their sum if ``normalise``, times ``scale``, times a weight of
-                      one factor for each expert if ``scaled``. p is the logits' ``gate`` "softmax" or "sigmoid"; the
-                      largest p are chosen, ties to the lower id, or the largest p + a weight if ``biased``. With
-                      ``n_group`` > 1 all come from the ``n_group_used`` groups whose two best together are largest
-``matmul_experts``    x, route -> each chosen expert's x @ weight[id].T (+ bias[id]), side by side [rows, n_used·n_out];
-                      weight is [n_expert, n_out, n_in]; x is [rows, n_in] for all, or [rows, n_used·n_in] when
-                      ``per_expert``
-``matmul_heads``      x [rows, n_head·n_in] -> [rows, n_head·n_out]: each head's columns times a matrix of its own; weight is
-                      [n_head, n_out, n_in]
+``route``             router logits -> [rows, 2·n_used]: the ids of the ``n_used`` experts with the largest softmax
+                      (ties to the lower id), largest first, then their weights, divided by their sum if ``normalise``
+``matmul_experts``    x, route -> each chosen expert's x @ weight[id].T, side by side [rows, n_used·n_out]; weight is
+                      [n_expert, n_out, n_in]; x is [rows, n_in] for all, or [rows, n_used·n_in] when ``per_expert``
 ``combine_experts``   x [rows, n_used·n], route -> [rows, n]: the sum of the experts' parts times their weights
 ``select_outputs``    x [T, w] -> [O, w]: the rows whose logits are wanted
-``dot``               a, b -> [rows, w / group]: the dot products of every run of ``group`` columns
 ``token_shift``       x [T, w] -> [T, m·w]: for each row of the weight [m, w], x + (the row before - x) * weight
 ``conv``              x -> y[t, c] = sum over i of weight[c, i] * x[t - taps + 1 + i, c]; weight [w, taps]
 ``selective_scan``    x [T, n_head·d], dt [T, n_head], bc [T, 2·n_group·d_state] (B of all groups, then C); weights
@@ -71,7 +57,7 @@ token afterwards. Layouts, which backends share: earlier rows [taps - 1, w], old
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,9 +65,6 @@ from bridge.graph.rope import RopeTable
 
 TOKENS = "tokens"
 OUTPUTS = "outputs"
-ALL = 1 << 30
-"""More tokens than any text has."""
-LOGITS, EMBEDDINGS = "logits", "embeddings"
 
 ACTIVATIONS = ("silu", "gelu", "gelu_quick", "relu", "relu2", "sigmoid", "softplus", "tanh", "exp")
 """``gelu`` is the tanh form (Hendrycks & Gimpel, arXiv 1606.08415) and ``gelu_quick`` x·sigmoid(1.702·x) of the same
@@ -95,6 +78,12 @@ class Weight:
     name: str
     shape: tuple[int, ...]
     type: str
+
+
+def without_leading_ones(shape: Sequence[int]) -> tuple[int, ...]:
+    """A row-major shape as files write it: they need not have the dimensions of one in front."""
+    first = next((i for i, n in enumerate(shape[:-1]) if n != 1), len(shape) - 1)
+    return tuple(shape[first:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,46 +110,23 @@ class KvLayer:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order of evaluation, and what they are computed for.
+    """Nodes in an order of evaluation; the last one gives the logits [O, n_vocab].
 
-    ``results`` are nodes with one row per output: "logits" [O, n_vocab], "embeddings" [O, width], or both. ``pooling`` says
-    what an embedding stands for (see bridge.models.pooling); ``n_positions`` is the longest context that the model's
-    position embeddings allow, None without such. ``states`` are the floats of each recurrent state.
+    ``states`` are the floats of each recurrent state.
     """
 
     nodes: tuple[Node, ...]
-    results: Mapping[str, Node]
     rope_tables: Mapping[str, RopeTable]
     kv_layers: tuple[KvLayer, ...]
     states: tuple[int, ...]
     n_vocab: int
     n_embd: int
-    pooling: str = "none"
-    n_positions: int | None = None
     notes: tuple[str, ...] = field(default=())
 
     @property
     def output(self) -> Node:
-        """The logits, of a model that has none the embeddings."""
-        return self.results.get(LOGITS) or self.results[EMBEDDINGS]
-
-    @property
-    def reads_whole_texts(self) -> bool:
-        """Whether a text can only be evaluated in one batch: tokens see later ones."""
-        return any(node.op == "text_attention" for node in self.nodes)
+        return self.nodes[-1]
 
     def weights(self) -> dict[str, Weight]:
         """Every weight the nodes use, by name, in order of first use."""
         return {w.name: w for node in self.nodes for w in node.weights}
-
-
-def reachable(nodes: Iterable[Node]) -> set[Node]:
-    """The nodes and everything they are computed from."""
-    found: set[Node] = set()
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += node.inputs
-    return found

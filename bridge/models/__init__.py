@@ -1,7 +1,7 @@
 """Architectures: one module per family, found by the name in ``general.architecture``.
 
 Each module has ``build(h, g) -> Graph``: hyper-parameters from the metadata, then the layer, then the head, written with
-GGUF tensor names. Nothing else in the package knows an architecture's name.
+GGUF tensor names, and may say that "some" or "all" of its ``RECURRENT_LAYERS`` are such. Nothing else in the package knows an architecture's name.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ ARCHITECTURES: Mapping[str, str] = {
     "qwen3": "bridge.models.qwen3",
     "gemma2": "bridge.models.gemma2",
     "gemma3": "bridge.models.gemma3",
+    "lfm2": "bridge.models.lfm2",
+    "mamba": "bridge.models.mamba",
+    "mamba2": "bridge.models.mamba2",
+    "rwkv7": "bridge.models.rwkv7",
 }
 
 
@@ -36,5 +40,6 @@ def build_graph(metadata: Mapping[str, Any], tensors: Mapping[str, Any], n_ctx: 
     if module is None:
         known = ", ".join(sorted(ARCHITECTURES))
         raise UnsupportedError(f"the architecture {architecture!r} is not supported; supported are {known}")
-    h = HParams.read(metadata, tensors, n_ctx)
-    return import_module(module).build(h, GraphBuilder(tensors))
+    architecture_module = import_module(module)
+    h = HParams.read(metadata, tensors, n_ctx, getattr(architecture_module, "RECURRENT_LAYERS", "none"))
+    return architecture_module.build(h, GraphBuilder(tensors))

@@ -44,7 +44,7 @@ def mixture_of_experts(g: GraphBuilder, h: HParams, i: int, x: Node, act: str, *
     return g.combine_experts(down, route)
 
 
-def output_head(g: GraphBuilder, h: HParams, x: Node) -> Node:
+def output_head(g: GraphBuilder, h: HParams, x: Node, norm: str = "output_norm") -> Node:
     """Final norm and logits [O, n_vocab]; without ``output.weight`` the embedding is used again."""
-    x = g.rms_norm(x, "output_norm", h.rms_eps)
+    x = g.rms_norm(x, norm, h.rms_eps)
     return g.matmul(x, "output" if g.has("output.weight") else "token_embd", h.n_vocab)

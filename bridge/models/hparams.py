@@ -37,6 +37,20 @@ class Keys:
             raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be a finite number")
         return float(value)
 
+    def boolean(self, name: str, default: bool) -> bool:
+        value = self._value(name, default)
+        if not isinstance(value, bool):
+            raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be true or false")
+        return value
+
+    def flags(self, name: str, n_layer: int) -> tuple[bool, ...]:
+        """One truth value for each layer."""
+        values = _sequence(self._value(name, None))
+        if values is None or len(values) < n_layer or any(value not in (0, 1) for value in values):
+            raise ModelError(f"metadata key {self._prefix}{name} is {_shown(self._value(name, None))}; "
+                             f"it must be a list of {n_layer} truth values")
+        return tuple(bool(value) for value in values[:n_layer])
+
     def string(self, name: str, default: str) -> str:
         value = self._value(name, default)
         if not isinstance(value, str):
@@ -94,18 +108,23 @@ class HParams:
     head_dim: int
     head_dim_v: int
     n_rot: int
-    rms_eps: float
     n_expert: int
     n_expert_used: int
 
     @classmethod
-    def read(cls, metadata: Mapping[str, Any], tensors: Mapping[str, Any], n_ctx: int) -> HParams:
+    def read(cls, metadata: Mapping[str, Any], tensors: Mapping[str, Any], n_ctx: int,
+             recurrent_layers: str = "none") -> HParams:
+        """``recurrent_layers``: where "some" are, a layer may have no key/value heads; where "all" are, nothing of
+        attention need be there.
+        """
         keys = Keys(metadata)
+        attends = recurrent_layers != "all"
+        low, default = (1, None) if attends else (0, 0)
         n_embd = keys.integer("embedding_length")
         n_layer = keys.integer("block_count", high=MAX_LAYERS)
-        n_head = keys.per_layer("attention.head_count", n_layer)
-        per_head = n_embd // n_head[0]
-        head_dim = keys.integer("attention.key_length", per_head)
+        n_head = keys.per_layer("attention.head_count", n_layer, default, low=low)
+        per_head = n_embd // max(n_head) if attends else 0
+        head_dim = keys.integer("attention.key_length", per_head, low=low)
         h = cls(
             keys=keys,
             architecture=metadata["general.architecture"],
@@ -114,13 +133,13 @@ class HParams:
             n_vocab=_vocabulary_size(metadata, keys, tensors),
             n_embd=n_embd,
             n_layer=n_layer,
-            n_ff=keys.per_layer("feed_forward_length", n_layer),
+            n_ff=keys.per_layer("feed_forward_length", n_layer, default, low=low),
             n_head=n_head,
-            n_head_kv=keys.per_layer("attention.head_count_kv", n_layer, n_head[0]),
+            n_head_kv=keys.per_layer("attention.head_count_kv", n_layer, n_head[0],
+                                     low=int(recurrent_layers == "none")),
             head_dim=head_dim,
-            head_dim_v=keys.integer("attention.value_length", per_head),
-            n_rot=keys.integer("rope.dimension_count", head_dim),
-            rms_eps=keys.number("attention.layer_norm_rms_epsilon"),
+            head_dim_v=keys.integer("attention.value_length", per_head, low=low),
+            n_rot=keys.integer("rope.dimension_count", head_dim, low=low),
             n_expert=keys.integer("expert_count", 0, low=0),
             n_expert_used=keys.integer("expert_used_count", 0, low=0),
         )
@@ -129,7 +148,7 @@ class HParams:
 
     def _check(self) -> None:
         for heads, kv_heads in zip(self.n_head, self.n_head_kv):
-            if heads % kv_heads:
+            if kv_heads and heads % kv_heads:
                 raise ModelError(f"{heads} attention heads cannot share {kv_heads} key/value heads evenly")
         if self.n_rot > self.head_dim or self.n_rot % 2:
             raise ModelError(f"rope.dimension_count is {self.n_rot}; it must be even and at most {self.head_dim}")
@@ -161,6 +180,15 @@ class HParams:
         return RopeTable(
             n_rot=self.n_rot, freq_base=freq_base, freq_scale=scale, ext_factor=1.0 if yarn else 0.0,
             magnitude=magnitude, n_ctx_orig=self.n_ctx_orig, factors_tensor=factors_tensor)
+
+    @property
+    def rms_eps(self) -> float:
+        return self.keys.number("attention.layer_norm_rms_epsilon")
+
+    @property
+    def norm_eps(self) -> float:
+        """Of layer norms."""
+        return self.keys.number("attention.layer_norm_epsilon")
 
     @property
     def n_ctx_orig(self) -> int:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from bridge.errors import ModelError, UnsupportedError
-from bridge.graph.graph import Weight
+from bridge.graph.graph import Weight, without_leading_ones
 from bridge.plan.plan import Plan
 from bridge.simd.formats import ROWS, Format, format_of
 from bridge.simd.host import Matrix, Span, Vector
@@ -55,8 +55,9 @@ def _vector(info: Any, format: Format, regions: Mapping[Region, Any]) -> Span:
 
 def _checked(tensors: Mapping[str, Any], weight: Weight) -> Any:
     info = tensors[weight.name]
-    is_one_row = len(weight.shape) == 1 or weight.shape[0] == 1  # which the file may have in another shape
-    same = prod(info.shape) == prod(weight.shape) if is_one_row else tuple(info.shape) == tuple(weight.shape)
+    is_vector = len(weight.shape) == 1  # then the file may have it in several rows
+    same = (prod(info.shape) == weight.shape[0] if is_vector
+            else without_leading_ones(info.shape) == without_leading_ones(weight.shape))
     if not same or info.type.name != weight.type:
         raise ModelError(f"tensor {weight.name} is {info.type.name} {list(info.shape)} in the file; "
                          f"the plan was made for {weight.type} {list(weight.shape)}")

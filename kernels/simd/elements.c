@@ -132,6 +132,27 @@ static void mul_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
 
 const Kernel mul = {row_items, mul_rows};
 
+typedef struct DotArgs {
+  u32 a, b, stride, out, out_stride, width, group;
+} DotArgs;
+
+static void dot_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
+  const DotArgs *d = args;
+  FOR_ROWS(r, item, n_rows) {
+    const f32 *a = row_of(d->a, d->stride, r), *b = row_of(d->b, d->stride, r);
+    f32 *out = out_row(d->out, d->out_stride, r);
+    for (u32 first = 0; first < d->width; first += d->group, out++) {
+      u32 i = first, end = first + d->group;
+      v128 sums = splat(0);
+      for (; i + 4 <= end; i += 4) sums = madd(load(a + i), load(b + i), sums);
+      *out = sum_of(sums);
+      for (; i < end; i++) *out += a[i] * b[i];
+    }
+  }
+}
+
+const Kernel dot = {row_items, dot_rows};
+
 /* A vector of `period` elements, repeated over the columns of a row. */
 typedef struct VectorArgs {
   u32 x, stride, weight, out, width, period;

@@ -95,27 +95,18 @@ typedef struct ScanArgs {
   u32 width, n_head, n_group, d_state, scalar_decay;
 } ScanArgs;
 
-/* ln(1 + e^x) = max(x, 0) + log1p(e^-|x|), by the series of atanh: log1p(e) = 2 atanh(z), z = e / (2 + e) <= 1/3. */
-static f32 softplus(f32 x) {
-  f32 e = wasm_f32x4_extract_lane(exp_f32x4(splat(-__builtin_fabsf(x))), 0), z = e / (2 + e), sum = 0;
-  for (int i = 15; i > 0; i -= 2) sum = 1.0f / (f32)i + z * z * sum;
-  return (x > 0 ? x : 0) + 2 * z * sum;
-}
-
 /* Columns are lanes, four at a time; they may belong to several heads, but to one group. */
 static void scan_columns(const ScanArgs *a, f32 *state, u32 n_rows, u32 first) {
   u32 d = a->width / a->n_head, n_decay = a->scalar_decay ? 1 : a->d_state, heads[4];
   const f32 *decay = at(a->decay), *skip = at(a->skip);
   for (u32 lane = 0; lane < 4; lane++) heads[lane] = (first + lane) / d;
   u32 group = heads[0] / (a->n_head / a->n_group);
-  f32 steps[4], rates[4];
+  f32 rates[4];
   for (u32 r = 0; r < n_rows; r++) {
     const f32 *dt = row_of(a->dt, a->dt_stride, r), *b = row_of(a->bc, a->bc_stride, r) + group * a->d_state;
     const f32 *c = b + a->n_group * a->d_state;
-    for (u32 lane = 0; lane < 4; lane++) {
-      steps[lane] = lane && heads[lane] == heads[lane - 1] ? steps[lane - 1] : softplus(dt[heads[lane]]);
-    }
-    v128 step = load(steps), x = load(row_of(a->x, a->x_stride, r) + first), kept = splat(0);
+    v128 step = softplus_f32x4(wasm_f32x4_make(dt[heads[0]], dt[heads[1]], dt[heads[2]], dt[heads[3]]));
+    v128 x = load(row_of(a->x, a->x_stride, r) + first), kept = splat(0);
     v128 stepped = wasm_f32x4_mul(step, x);
     v128 y = wasm_f32x4_mul(x, wasm_f32x4_make(skip[heads[0]], skip[heads[1]], skip[heads[2]], skip[heads[3]]));
     for (u32 s = 0; s < a->d_state; s++) {

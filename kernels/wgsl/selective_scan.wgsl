@@ -24,12 +24,7 @@ struct Dims {
 @group(0) @binding(8) var<storage, read_write> state: array<f32>;
 
 //@ include states.wgsl
-
-// log(1 + e) loses small e; below this bound it is e - e²/2 to within float32.
-fn softplus(value: f32) -> f32 {
-  let e = exp(max(-abs(value), -87.0));
-  return max(value, 0.0) + select(log(1.0 + e), e - 0.5 * e * e, e < 1e-3);
-}
+//@ include activations.wgsl
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -45,7 +40,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     for (var s = 0u; s < n; s++) { values[s] = state_before((block + s) * dims.width + column); }
     for (var token = 0u; token < batch[N_TOKENS]; token++) {
       let i = token * dims.x_stride + column;
-      let step = softplus(dt[token * dims.dt_stride + head]);
+      let step = act_softplus(vec4<f32>(dt[token * dims.dt_stride + head])).x;
       let stepped = step * x[i];
       let row = token * dims.bc_stride + block;
       var sum = 0.0;

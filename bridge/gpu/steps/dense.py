@@ -20,7 +20,7 @@ def embed(b: CallBuilder, step: Step) -> Iterator[Call]:
         operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", step.output), *grid_of(matrix))
         access = "rw" + "r" * (len(operands) - 2)
         yield from b.by_columns(step, "embed.wgsl", dims, operands, columns, access, **format.values, GRID_BINDING=4,
-                                **{name.upper(): step.attrs["of"] == name for name in ("tokens", "positions", "first")})
+                                POSITIONS=step.attrs["of"] == "positions")
 
 
 def matmul(b: CallBuilder, step: Step) -> Iterator[Call]:
@@ -71,6 +71,12 @@ def mul(b: CallBuilder, step: Step) -> Iterator[Call]:
     b_width = step.input_widths[1]
     dims = pack(step.width, step.width // b_width, 4 * quads(step.width), 4 * quads(b_width), WORD_OF_ROWS[step.rows])
     yield from b.by_columns(step, "mul.wgsl", dims, b.slots(step), step.width)
+
+
+def dot(b: CallBuilder, step: Step) -> Iterator[Call]:
+    dims = pack(step.width, step.attrs["group"], 4 * quads(step.input_widths[0]), 4 * quads(step.width),
+                WORD_OF_ROWS[step.rows])
+    yield from b.by_columns(step, "dot.wgsl", dims, b.slots(step), step.width)
 
 
 def vector(b: CallBuilder, step: Step) -> Iterator[Call]:
@@ -126,6 +132,7 @@ KERNELS = {
     "glu": glu,
     "add": add,
     "mul": mul,
+    "dot": dot,
     "add_vector": vector,
     "mul_vector": vector,
     "columns": columns,

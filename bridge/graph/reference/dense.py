@@ -8,12 +8,12 @@ F32 = np.float32
 
 
 def _embed(state, batch, inputs, weights, attrs):
-    rows = {"tokens": batch.tokens, "positions": batch.positions, "first": np.zeros_like(batch.tokens)}[attrs["of"]]
+    rows = batch.tokens if attrs["of"] == "tokens" else np.arange(batch.start, batch.start + len(batch.tokens))
     return weights[0][rows] * F32(attrs["scale"])
 
 
 def _matmul(state, batch, inputs, weights, attrs):
-    product = inputs[0] @ weights[0].reshape(-1, weights[0].shape[-1]).T
+    product = inputs[0] @ weights[0].T
     return product + weights[1] if len(weights) > 1 else product
 
 
@@ -37,6 +37,10 @@ def _mul(state, batch, inputs, weights, attrs):
     return (a.reshape(*b.shape, -1) * b[:, :, None]).reshape(a.shape)
 
 
+def _dot(state, batch, inputs, weights, attrs):
+    return (inputs[0] * inputs[1]).reshape(len(inputs[0]), -1, attrs["group"]).sum(axis=-1)
+
+
 def _vector(operation):
     def apply(state, batch, inputs, weights, attrs):
         x = inputs[0].reshape(len(inputs[0]), -1, len(weights[0]))
@@ -58,11 +62,6 @@ def _concat(state, batch, inputs, weights, attrs):
 
 def _activate(state, batch, inputs, weights, attrs):
     return ACTIVATIONS[attrs["act"]](inputs[0])
-
-
-def _softmax(state, batch, inputs, weights, attrs):
-    e = np.exp(inputs[0] - inputs[0].max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def _glu(state, batch, inputs, weights, attrs):
@@ -109,12 +108,12 @@ OPERATIONS = {
     "embed": _embed,
     "matmul": _matmul,
     "rms_norm": _rms_norm,
-    "softmax": _softmax,
     "layer_norm": _layer_norm,
     "activate": _activate,
     "glu": _glu,
     "add": lambda state, batch, inputs, weights, attrs: inputs[0] + inputs[1],
     "mul": _mul,
+    "dot": _dot,
     "add_vector": _vector(np.add),
     "mul_vector": _vector(np.multiply),
     "columns": _columns,

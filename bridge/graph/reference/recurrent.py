@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bridge.graph.reference.dense import ACTIVATIONS
+
 F32 = np.float32
 
 
@@ -36,7 +38,7 @@ def _conv(session, batch, inputs, weights, attrs):
 def _selective_scan(session, batch, inputs, weights, attrs):
     (x, dt, bc), (a, d), n_head, d_state = inputs, weights, attrs["n_head"], attrs["d_state"]
     state, after = _state(session, batch, attrs, d_state, n_head, x.shape[1] // n_head)
-    step = np.where(dt > 20, dt, np.log1p(np.exp(np.minimum(dt, 20))))  # softplus
+    step = ACTIVATIONS["softplus"](dt)
     of_heads = [np.repeat(part, n_head // attrs["n_group"], axis=1)  # [T, n_head, d_state]
                 for part in np.moveaxis(bc.reshape(len(x), 2, attrs["n_group"], d_state), 1, 0)]
     a, y = a.reshape(n_head, -1).T[:, :, None], np.empty_like(x)

@@ -8,16 +8,12 @@ from bridge.graph.graph import ACTIVATIONS
 from bridge.plan.plan import Step
 from bridge.simd.ops import Access, Op, OpBuilder, Region, stride
 
-ROWS_OF = ("tokens", "positions", "first")
-"""What rows of an embedding are looked up by, in the order of their numbers in kernels/simd/rows.c."""
-
-
 
 def embed(b: OpBuilder, step: Step) -> Iterator[Op]:
     weight = step.weights[0]
     matrix, out = Region("matrix", weight.name), Region("slot", step.output)
     args = (matrix, b.formats[weight.name].layout.number, step.width, out, stride(step.width),
-            ROWS_OF.index(step.attrs["of"]), float(step.attrs["scale"]))
+            int(step.attrs["of"] == "positions"), float(step.attrs["scale"]))
     yield Op("embed", step.rows, args, (Access(matrix),), (Access(out, stride(step.width)),), step.name)
 
 
@@ -60,6 +56,12 @@ def mul(b: OpBuilder, step: Step) -> Iterator[Op]:
     a_width, b_width = step.input_widths
     yield b.row_op(step, "mul", lambda x, y, out: (
         x, stride(a_width), y, stride(b_width), out, a_width, a_width // b_width), step.input_widths)
+
+
+def dot(b: OpBuilder, step: Step) -> Iterator[Op]:
+    width = step.input_widths[0]
+    yield b.row_op(step, "dot", lambda x, y, out: (
+        x, y, stride(width), out, stride(step.width), width, step.attrs["group"]), step.input_widths)
 
 
 def vector(b: OpBuilder, step: Step) -> Iterator[Op]:
@@ -110,6 +112,7 @@ KERNELS = {
     "glu": activate,
     "add": add,
     "mul": mul,
+    "dot": dot,
     "add_vector": vector,
     "mul_vector": vector,
     "columns": columns,
