@@ -1,4 +1,4 @@
-"""Show what a GGUF file holds: sizes, tensor types, parameters, the largest tensor.
+"""Show what a GGUF file holds: sizes, tensor types, parameters, the largest tensor, and whether it would run here.
 
 Only the header is read, so a URL of a large model costs a few megabytes.
 """
@@ -35,10 +35,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def describe(file) -> dict[str, Any]:
-    """The file as plain data. Shapes are row-major: ``[n_out, n_in]`` for a matrix, the reverse of the file's order.
+    """The file as plain data; ``missing`` says what keeps it from running on each backend, or null. Shapes are row-major: ``[n_out, n_in]`` for a matrix, the reverse of the file's order.
 
     Of a split model ``shards`` are the sizes of its files, and offsets count from the start of the first.
     """
+    from bridge.runtime.support import missing_for
+
     shards = file.source.shards
     tensors = [
         {"name": t.name, "type": t.type.name, "shape": list(t.shape), "offset": t.offset, "nbytes": t.nbytes}
@@ -60,6 +62,7 @@ def describe(file) -> dict[str, Any]:
         "n_parameters": sum(entry["parameters"] for entry in types.values()),
         "types": dict(sorted(types.items())),
         "largest": max(tensors, key=lambda tensor: tensor["nbytes"], default=None),
+        "missing": missing_for(file.metadata, file.tensors),
         "metadata": {key: plain(value) for key, value in file.metadata.items()},
         "tensors": tensors,
         "bytes_read": file.bytes_read,
@@ -79,7 +82,7 @@ def report(found: dict[str, Any], list_tensors: bool) -> list[str]:
     ]
     if found["largest"]:
         lines.append(f"  largest: {tensor_line(found['largest'])}")
-    lines += [f"  {line}" for line in model_lines(found)]
+    lines += [f"  {line}" for line in (*model_lines(found), *support_lines(found["missing"]))]
     if list_tensors:
         lines += [f"    {tensor_line(tensor)}" for tensor in found["tensors"]]
     lines.append(f"  {found['bytes_read'] / KIB:.0f} KiB read")
@@ -106,6 +109,18 @@ def model_lines(found: dict[str, Any]) -> list[str]:
         kind = "/".join(str(metadata[key]) for key in ("tokenizer.ggml.model", "tokenizer.ggml.pre") if key in metadata)
         parts.append(f"{n_tokens} tokens ({kind})")
     return [", ".join(parts)]
+
+
+BACKEND_NAMES = {"simd": "the CPU", "webgpu": "WebGPU"}
+
+
+def support_lines(missing: dict[str, str | None]) -> list[str]:
+    """Where the model would run, and what is missing where it would not."""
+    reasons: dict[str, list[str]] = {}
+    for backend, name in BACKEND_NAMES.items():
+        reasons.setdefault(missing[backend] or "", []).append(name)
+    return [f"does not run on {' or '.join(names)}: {reason}" if reason else f"runs on {' and '.join(names)}"
+            for reason, names in sorted(reasons.items())]
 
 
 def tensor_line(tensor: dict[str, Any]) -> str:

@@ -60,6 +60,7 @@ def test_inspect_prints_what_the_file_holds(bridge, model):
         "    Q8_0       15 tensors       1.3 MiB",
         "  largest: token_embd.weight [256, 512] Q8_0, 0.1 MiB",
         "  llama, 2 layers, width 256, context 64, 512 tokens (gpt2/smollm)",
+        "  runs on the CPU and WebGPU",
         "  256 KiB read",
     ]
 
@@ -67,7 +68,7 @@ def test_inspect_prints_what_the_file_holds(bridge, model):
 def test_inspect_lists_tensors_when_asked(bridge, model):
     lines = output(bridge("inspect", model, "--tensors")).splitlines()
     assert "    blk.1.attn_k.weight [256, 128] Q8_0, 0.0 MiB" in lines
-    assert len(lines) == 8 + 20
+    assert len(lines) == 9 + 20
 
 
 def test_inspect_json_holds_everything(bridge, model):
@@ -85,6 +86,15 @@ def test_inspect_json_holds_everything(bridge, model):
     assert found["largest"]["name"] == "token_embd.weight"
     assert found["metadata"]["llama.block_count"] == 2
     assert found["metadata"]["tokenizer.ggml.tokens"]["length"] == 512
+
+
+def test_inspect_says_what_is_missing(bridge, tmp_path):
+    path = tmp_path / "unknown.gguf"
+    write_gguf(path, {"general.architecture": "abacus"}, [("t", "F32", (4,), bytes(16))])
+    missing = json.loads(output(bridge("inspect", path, "--json")))["missing"]
+    assert set(missing) == {"reference", "simd", "webgpu"}
+    line = next(line for line in output(bridge("inspect", path)).splitlines() if "run" in line)
+    assert line == f"  does not run on the CPU or WebGPU: {missing['simd']}"
 
 
 def test_inspect_reads_the_header_of_a_large_file_only(bridge, tmp_path):
