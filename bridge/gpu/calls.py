@@ -128,6 +128,6 @@ class CallBuilder:
         dims = pack(columns, WORD_OF_ROWS[step.rows], *constants)
         yield from self.by_columns(step, file, dims, self.slots(step), columns, **values)
 
-    def matmul_pipeline(self, matrix: Matrix, shape: MatmulShape, experts: bool) -> Pipeline:
+    def matmul_pipeline(self, matrix: Matrix, shape: MatmulShape, experts: bool, heads: bool = False) -> Pipeline:
         return self.pipeline("matmul.wgsl", "rrrrw" + "r" * len(grid_of(matrix)), **shape.values, **matrix.format.values,
-                             EXPERTS=experts, GRID_BINDING=7)
+                             EXPERTS=experts, HEADS=heads, GRID_BINDING=7)

@@ -145,16 +145,26 @@ class GraphBuilder:
         width = a.width + (n_head * b.width if shared else b.width)
         return self._add("concat", (a, b), (), a.rows, width, f"{a.name}, {b.name}", n_head=n_head, shared=shared)
 
-    def route(self, logits: Node, n_used: int, *, normalise: bool) -> Node:
-        return self._add("route", (logits,), (), logits.rows, 2 * n_used, f"route {logits.name}",
-                         n_expert=logits.width, n_used=n_used, normalise=normalise)
+    def route(self, logits: Node, n_used: int, *, normalise: bool, gate: str = "softmax", scale: float = 1.0,
+              bias: str | None = None, scales: str | None = None, n_group: int = 1, n_group_used: int = 1) -> Node:
+        """``bias`` names the tensor that is added for the choice, ``scales`` the one that multiplies the weights."""
+        weights = tuple(self.weight(name, logits.width) for name in (bias, scales) if name is not None)
+        return self._add("route", (logits,), weights, logits.rows, 2 * n_used, f"route {logits.name}",
+                         n_expert=logits.width, n_used=n_used, normalise=normalise, gate=gate, scale=scale,
+                         biased=bias is not None, scaled=scales is not None, n_group=n_group, n_group_used=n_group_used)
 
     def matmul_experts(self, x: Node, route: Node, name: str, n_out: int, *, per_expert: bool = False) -> Node:
         n_expert, n_used = route.attrs["n_expert"], route.attrs["n_used"]
         n_in = x.width // n_used if per_expert else x.width
-        weight = self.weight(f"{name}.weight", n_expert, n_out, n_in)
-        return self._add("matmul_experts", (x, route), (weight,), x.rows, n_used * n_out, name,
+        weights = (self.weight(f"{name}.weight", n_expert, n_out, n_in),)
+        if self.has(f"{name}.bias"):
+            weights += (self.vector(f"{name}.bias", n_expert, n_out),)
+        return self._add("matmul_experts", (x, route), weights, x.rows, n_used * n_out, name,
                          n_used=n_used, per_expert=per_expert)
+
+    def matmul_heads(self, x: Node, name: str, n_head: int, n_out: int) -> Node:
+        weight = self.weight(f"{name}.weight", n_head, n_out, x.width // n_head)
+        return self._add("matmul_heads", (x,), (weight,), x.rows, n_head * n_out, name)
 
     def combine_experts(self, x: Node, route: Node) -> Node:
         n_used = route.attrs["n_used"]

@@ -31,10 +31,16 @@ The vocabulary (inputs -> output; weights; attributes):
 ``clamp``             x -> min(max(x, low), high)
 ``columns``           x -> ``count`` columns from ``first`` on of every run of ``group`` columns, side by side
 ``concat``            a, b -> for each of ``n_head`` heads its columns of a, then its columns of b (``shared``: all of b)
-``route``             router logits -> [rows, 2·n_used]: the ids of the ``n_used`` experts with the largest softmax
-                      (ties to the lower id), largest first, then their weights, divided by their sum if ``normalise``
-``matmul_experts``    x, route -> each chosen expert's x @ weight[id].T, side by side [rows, n_used·n_out]; weight is
-                      [n_expert, n_out, n_in]; x is [rows, n_in] for all, or [rows, n_used·n_in] when ``per_expert``
+``route``             router logits -> [rows, 2·n_used]: the ids of the ``n_used`` experts that are chosen, best first,
+                      then their weights: p, divided by their sum if ``normalise``, times ``scale``, times a weight of
+                      one factor for each expert if ``scaled``. p is the logits' ``gate`` "softmax" or "sigmoid"; the
+                      largest p are chosen, ties to the lower id, or the largest p + a weight if ``biased``. With
+                      ``n_group`` > 1 all come from the ``n_group_used`` groups whose two best together are largest
+``matmul_experts``    x, route -> each chosen expert's x @ weight[id].T (+ bias[id]), side by side [rows, n_used·n_out];
+                      weight is [n_expert, n_out, n_in]; x is [rows, n_in] for all, or [rows, n_used·n_in] when
+                      ``per_expert``
+``matmul_heads``      x [rows, n_head·n_in] -> [rows, n_head·n_out]: each head's columns times a matrix of its own; weight is
+                      [n_head, n_out, n_in]
 ``combine_experts``   x [rows, n_used·n], route -> [rows, n]: the sum of the experts' parts times their weights
 ``select_outputs``    x [T, w] -> [O, w]: the rows whose logits are wanted
 ``token_shift``       x [T, w] -> [T, m·w]: for each row of the weight [m, w], x + (the row before - x) * weight

@@ -137,7 +137,7 @@ def _row_nbytes(format: Format, n_in: int) -> int:
 def _scratch_nbytes(plan: Plan) -> int:
     """What one thread needs at most: a group of weights as float32 (codes take less), or an item of attention."""
     widest = max((step.weights[0].shape[-1] for step in plan.steps
-                  if step.kernel in ("embed", "matmul", "matmul_experts")), default=0)
+                  if step.kernel in ("embed", "matmul", "matmul_experts", "matmul_heads")), default=0)
     nbytes = 4 * ROWS * widest
     for step in plan.steps:
         if step.kernel == "attention":

@@ -103,14 +103,21 @@ static void matmul_item(const Context *c, u32 n_rows, const void *args, u32 item
 
 const Kernel matmul = {matmul_items, matmul_item};
 
-/* Mixture of experts: for each expert the rows of the batch that chose it. */
+/* Mixture of experts: for each expert the rows of the batch that chose it. Without a route every row has a run of columns for
+ * each expert, which are heads then. */
 typedef struct ExpertArgs {
   u32 x, x_stride; /* activations in tiles of one row, or float rows where `exact` */
   u32 weight, layout, n_in, n_out, exact;
   u32 route, route_stride, n_expert, n_used;
   u32 per_expert; /* x has a row of its own for each use of an expert */
+  u32 bias;       /* 0: none */
   u32 out, out_stride;
 } ExpertArgs;
+
+INLINE int is_choice(const ExpertArgs *a, u32 row, u32 u, u32 expert) {
+  if (!a->route) return u == expert;
+  return (u32)((const f32 *)at(a->route) + (uintptr_t)row * a->route_stride)[u] == expert;
+}
 
 static void expert_groups(const Context *c, const ExpertArgs *a, u32 n_rows, u32 expert, u32 first, u32 end) {
   u32 size = group_nbytes(a->layout, a->n_in), x_size = act_tile(1, needs_wide_dots(a->layout), a->n_in);
@@ -119,9 +126,8 @@ static void expert_groups(const Context *c, const ExpertArgs *a, u32 n_rows, u32
     const u8 *group = weight + (uintptr_t)g * size;
     const f32 *panel = 0;
     for (u32 r = 0; r < n_rows; r++) {
-      const f32 *ids = (const f32 *)at(a->route) + (uintptr_t)r * a->route_stride;
       for (u32 u = 0; u < a->n_used; u++) {
-        if ((u32)ids[u] != expert) continue;
+        if (!is_choice(a, r, u, expert)) continue;
         u32 row = a->per_expert ? r * a->n_used + u : r;
         v128 sums;
         if (a->exact) {
@@ -131,6 +137,7 @@ static void expert_groups(const Context *c, const ExpertArgs *a, u32 n_rows, u32
         } else {
           sums = multiply_group(a->layout, group, (const u8 *)at(a->x) + (uintptr_t)row * x_size, a->n_in);
         }
+        if (a->bias) sums = wasm_f32x4_add(sums, load((const f32 *)at(a->bias) + (uintptr_t)expert * a->n_out + 4 * g));
         store((f32 *)at(a->out) + (uintptr_t)r * a->out_stride + u * a->n_out + 4 * g, sums);
       }
     }
@@ -139,9 +146,8 @@ static void expert_groups(const Context *c, const ExpertArgs *a, u32 n_rows, u32
 
 static int is_used(const ExpertArgs *a, u32 n_rows, u32 expert) {
   for (u32 r = 0; r < n_rows; r++) {
-    const f32 *ids = (const f32 *)at(a->route) + (uintptr_t)r * a->route_stride;
     for (u32 u = 0; u < a->n_used; u++) {
-      if ((u32)ids[u] == expert) return 1;
+      if (is_choice(a, r, u, expert)) return 1;
     }
   }
   return 0;

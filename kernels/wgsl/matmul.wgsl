@@ -6,7 +6,8 @@
 // LANES 1 there is no barrier, which software adapters need.
 //
 // A weight above the binding limit comes in parts: this dispatch has rows first_row … first_row + n_out - 1 of it.
-// With EXPERTS a row of the grid is one chosen expert of one token, and the weight is [n_expert · rows_per_expert, n_in].
+// With EXPERTS a row of the grid is one chosen expert of one token, and the weight is [n_expert · rows_per_expert, n_in];
+// with HEADS, too, each token has all of them in order.
 
 struct Dims {
   n_in: u32,
@@ -46,8 +47,10 @@ var<workgroup> parts: array<f32, ROWS * TOKENS * WORKGROUP>;
 
 //@ if EXPERTS
 // `slot` counts the chosen experts of all tokens: token · n_used + which of them.
-fn store(slot: u32, row: u32, value: f32) {
-  y[(slot / dims.n_used) * dims.y_stride + (slot % dims.n_used) * dims.rows_per_expert + row] = value;
+fn store(slot: u32, expert: u32, row: u32, value: f32) {
+  var sum = value;
+  if (dims.has_bias != 0u) { sum += bias[expert * dims.rows_per_expert + row]; }
+  y[(slot / dims.n_used) * dims.y_stride + (slot % dims.n_used) * dims.rows_per_expert + row] = sum;
 }
 //@ else
 fn store(token: u32, row: u32, n_tokens: u32, value: f32) {
@@ -67,7 +70,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   if (slot >= batch[dims.rows_word] * dims.n_used) { return; }
   let token = slot / dims.n_used;
   let choice = slot % dims.n_used;
+  //@ if HEADS
+  let expert = choice;
+  //@ else
   let expert = u32(route[token * dims.route_stride + choice]);
+  //@ end
   // Rows of this expert within this part of the weight; the subtraction may wrap around, which puts a row past n_out.
   let expert_row = expert * dims.rows_per_expert - dims.first_row;
   let n_rows = dims.rows_per_expert;
@@ -184,7 +191,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   if (row + ${r}u < n_rows && row${r} < dims.n_out) {
     //@ for t in TOKENS
     //@ if EXPERTS
-    store(slot, row + ${r}u, sum${r}_${t});
+    store(slot, expert, row + ${r}u, sum${r}_${t});
     //@ else
     store(token + ${t}u, row + ${r}u, n_tokens, sum${r}_${t});
     //@ end

@@ -17,7 +17,6 @@ from bridge.runtime.cancel import CancelToken
 from tests.gpu import test_block_formats, test_operations
 from tests.gpu.harness import assert_close, reference_of, run
 from tests.gpu.test_session import N_VOCAB, tiny_model
-from tests.graph import elementwise
 from tools.page_gpu import PageSource, open_page_device
 
 
@@ -124,7 +123,7 @@ def test_operations_with_hard_cases(page_device):
     for act in ("silu", "gelu"):
         test_operations.test_glu_up_to_extreme_values(page_device, act)
     test_operations.test_add_scale_and_softcap(page_device)
-    for name in elementwise.CASES:
+    for name in test_operations.ON_ROWS:
         test_operations.test_operation_on_rows(page_device, HARDWARE, name)
 
 

@@ -6,7 +6,7 @@ import pytest
 from bridge.errors import UnsupportedError
 from bridge.graph import RopeTable
 from bridge.graph.graph import ACTIVATIONS
-from tests.graph import elementwise
+from tests.graph import elementwise, expert_operations
 from tests.gpu.harness import OneOperation, assert_close, run
 
 RNG = np.random.default_rng(7)
@@ -125,9 +125,12 @@ def test_a_position_may_be_written_again(device):
     assert_close(got, expected)
 
 
-@pytest.mark.parametrize("name", elementwise.CASES)
+ON_ROWS = elementwise.CASES | expert_operations.CASES
+
+
+@pytest.mark.parametrize("name", ON_ROWS)
 def test_operation_on_rows(device, tuning, name):
-    width, build = elementwise.CASES[name]
+    width, build = ON_ROWS[name]
     op = OneOperation(elementwise.inputs(name, width, 7, RNG))
     graph = op.finish(build(op.builder, op.x(), op.tensors, RNG))
     got, expected = run(device, graph, op.tensors, [(list(range(7)), 0)], tuning=tuning)

@@ -10,7 +10,7 @@ from bridge.graph import RopeTable
 from bridge.graph.graph import ACTIVATIONS
 from bridge.simd.formats import FORMATS, LAYOUTS
 from bridge.simd.host import first_free_byte
-from tests.graph import elementwise
+from tests.graph import elementwise, expert_operations
 from tests.simd.harness import OneOperation, Tensors, assert_close, open_session, run
 
 RNG = np.random.default_rng(7)
@@ -198,9 +198,12 @@ def test_halves_of_every_size_are_rounded_like_numpys(host):
     assert asyncio.run(stored()).tolist() == values.astype(np.float16).view(np.uint16).tolist()
 
 
-@pytest.mark.parametrize("name", elementwise.CASES)
+ON_ROWS = elementwise.CASES | expert_operations.CASES
+
+
+@pytest.mark.parametrize("name", ON_ROWS)
 def test_operation_on_rows(host, name):
-    width, build = elementwise.CASES[name]
+    width, build = ON_ROWS[name]
     op = OneOperation(elementwise.inputs(name, width, 7, RNG))
     graph = op.finish(build(op.builder, op.x(), op.tensors, RNG))
     got, expected = run(host, graph, op.tensors, [(list(range(7)), 0)])

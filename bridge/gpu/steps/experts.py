@@ -8,31 +8,53 @@ from bridge.errors import UnsupportedError
 from bridge.gpu.calls import WORD_OF_ROWS, Call, CallBuilder, Choice, Operand, grid_of, pack, quads
 from bridge.plan.plan import Step
 
+MAX_GROUPS = 32
+"""A bit for each in kernels/wgsl/route.wgsl."""
+
 
 def matmul_experts(b: CallBuilder, step: Step) -> Iterator[Call]:
-    matrix, (x, route), attrs = b.placement.matrices[step.weights[0].name], step.inputs, step.attrs
-    n_expert, per_expert_rows, n_in = matrix.weight.shape
-    n_used, own_x = attrs["n_used"], bool(attrs["per_expert"])
+    attrs = step.attrs
+    yield from _products(b, step, attrs["n_used"], step.inputs[1], bool(attrs["per_expert"]))
+
+
+def matmul_heads(b: CallBuilder, step: Step) -> Iterator[Call]:
+    yield from _products(b, step, step.weights[0].shape[0], None, True)
+
+
+def _products(b: CallBuilder, step: Step, n_used: int, route: int | None, own_x: bool) -> Iterator[Call]:
+    matrix, x = b.placement.matrices[step.weights[0].name], step.inputs[0]
+    _, per_expert_rows, n_in = matrix.weight.shape
     if n_in % 4:
         raise UnsupportedError(f"tensor {matrix.weight.name} has rows of {n_in} elements; "
                                "the WebGPU backend needs a multiple of 4 in experts")
     shape = b.tuning.matmul[0]
     choice = Choice(1, -(-per_expert_rows // shape.rows_per_workgroup),
-                    b.matmul_pipeline(matrix, shape, experts=True))
+                    b.matmul_pipeline(matrix, shape, experts=True, heads=route is None))
     x_width = n_in * n_used if own_x else n_in
+    bias = Operand("vector", step.weights[1].name) if step.weights[1:] else Operand("slot", x)
     for i, part in enumerate(matrix.parts):
         dims = pack(n_in, part.n_rows, matrix.row_nbytes, part.first_row, quads(x_width), 4 * quads(step.width), 0,
-                    WORD_OF_ROWS[step.rows], 0, 0, n_used, per_expert_rows, int(own_x), 4 * quads(2 * n_used))
-        operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", x), Operand("slot", x),
-                    Operand("slot", route), Operand("slot", step.output), *grid_of(matrix))
+                    WORD_OF_ROWS[step.rows], len(step.weights) - 1, 0, n_used, per_expert_rows, int(own_x),
+                    4 * quads(2 * n_used))
+        operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", x), bias,
+                    Operand("slot", x if route is None else route), Operand("slot", step.output), *grid_of(matrix))
         yield Call(step.name, (choice,), dims, operands, step.rows, repeat=n_used)
 
 
 def route(b: CallBuilder, step: Step) -> Iterator[Call]:
-    attrs = step.attrs
+    attrs, vectors = step.attrs, [Operand("vector", weight.name) for weight in step.weights]
+    if attrs["n_group"] > MAX_GROUPS:
+        raise UnsupportedError(f"step {step.name} has {attrs['n_group']} groups of experts; "
+                               f"the WebGPU backend takes up to {MAX_GROUPS}")
     dims = pack(attrs["n_expert"], attrs["n_used"], 4 * quads(attrs["n_expert"]), 4 * quads(step.width),
-                WORD_OF_ROWS[step.rows], int(attrs["normalise"]))
-    yield Call(step.name, (Choice(1, 1, b.pipeline("route.wgsl", "rw")),), dims, b.slots(step), step.rows)
+                WORD_OF_ROWS[step.rows], int(attrs["normalise"]), attrs["n_group"], attrs["n_group_used"],
+                float(attrs["scale"]))
+    x = Operand("slot", step.inputs[0])  # also stands in for a bias or scales that are not there
+    bias = vectors.pop(0) if attrs["biased"] else x
+    scales = vectors.pop(0) if attrs["scaled"] else x
+    pipeline = b.pipeline("route.wgsl", "rrrw", SIGMOID=attrs["gate"] == "sigmoid", BIASED=attrs["biased"],
+                          SCALED=attrs["scaled"], GROUPS=attrs["n_group"] > 1)
+    yield Call(step.name, (Choice(1, 1, pipeline),), dims, (x, bias, scales, Operand("slot", step.output)), step.rows)
 
 
 def combine_experts(b: CallBuilder, step: Step) -> Iterator[Call]:
@@ -44,6 +66,7 @@ def combine_experts(b: CallBuilder, step: Step) -> Iterator[Call]:
 
 KERNELS = {
     "matmul_experts": matmul_experts,
+    "matmul_heads": matmul_heads,
     "route": route,
     "combine_experts": combine_experts,
 }
