@@ -120,7 +120,7 @@ class _Bench:
 
     async def _measure(self, label: str, step: Step, widths: Sequence[int], n_tokens: int, flop: int = 0) -> None:
         kv = KvLayer(N_HEAD_KV * HEAD_DIM, N_HEAD_KV * HEAD_DIM, 0)
-        plan = Plan((step,), (), 0, 0, {"main": RopeTable(HEAD_DIM, 10000.0)}, (kv,))
+        plan = Plan((step,), (), {}, 0, {"main": RopeTable(HEAD_DIM, 10000.0)}, (kv,))
         builder = CallBuilder(plan, place_weights(plan, self.device.limits), self.tuning, kv_type="f16",
                               max_workgroups=self.device.limits.max_compute_workgroups_per_dimension)
         (call,) = calls_of(builder, step)

@@ -9,10 +9,11 @@ Rows of every slot begin at a multiple of 16 bytes: a value of width w has rows 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bridge.errors import UnsupportedError
 from bridge.gpu.tuning import MatmulShape, Tuning
 from bridge.gpu.weights import Matrix, Placement
 from bridge.graph.graph import OUTPUTS, TOKENS
@@ -44,10 +45,11 @@ class Pipeline(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """A buffer by what it holds: kind "slot", "matrix", "vector", "k", "v", "state" or "grid"; ``part`` counts parts of a matrix."""
+    """A buffer by what it holds: kind "slot", "matrix", "vector", "k", "v", "state", "grid", or "constant", whose key is its
+    numbers, floats or unsigned integers; ``part`` counts parts of a matrix."""
 
     kind: str
-    key: int | str
+    key: int | str | tuple
     part: int = 0
 
 
@@ -86,8 +88,19 @@ def quads(width: int) -> int:
 
 def kv_unit(plan: Plan) -> int:
     """How many columns of the cache are read at a time: 4, or 2 where a head may begin at an odd multiple of two."""
-    heads = [s.attrs[key] for s in plan.steps if s.kernel == "attention" for key in ("head_dim", "head_dim_v")]
-    return 2 if any(dim % 4 for dim in heads) else 4
+    return unit_of([s.attrs[key] for s in plan.steps if s.kernel == "attention" for key in ("head_dim", "head_dim_v")])
+
+
+def unit_of(head_dims: Sequence[int]) -> int:
+    return 2 if any(dim % 4 for dim in head_dims) else 4
+
+
+def check_heads(step: Step) -> None:
+    """Raise UnsupportedError for attention heads that the kernel cannot take."""
+    dims = step.attrs["head_dim"], step.attrs["head_dim_v"]
+    if any(dim % 2 for dim in dims) or max(dims) > MAX_HEAD_DIM:
+        raise UnsupportedError(f"step {step.name} has heads of {dims[0]} and {dims[1]} columns; "
+                               f"the WebGPU backend needs even numbers up to {MAX_HEAD_DIM}")
 
 
 def grid_of(matrix: Matrix) -> tuple[Operand, ...]:

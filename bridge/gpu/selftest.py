@@ -19,13 +19,13 @@ from importlib.resources import files
 from typing import Any
 
 from bridge.errors import DeviceError
-from bridge.gpu.calls import CallBuilder, Operand, Pipeline, kv_unit, quads
+from bridge.gpu.calls import CallBuilder, Operand, Pipeline, kv_unit, quads, unit_of
 from bridge.gpu.device import Device, Dispatch, Limits
 from bridge.gpu.formats import grid_bytes
 from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning
 from bridge.gpu.weights import place_weights
-from bridge.graph.graph import TOKENS, KvLayer, Weight
+from bridge.graph.graph import ALL, TOKENS, KvLayer, Weight
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan, Step
 
@@ -72,6 +72,8 @@ async def self_test(device: Device, plan: Plan, tuning: Tuning, pipelines: Mappi
     cases = [_FORMAT_CASES[kernel](type_name, 10 * i) for i, (kernel, type_name) in enumerate(used)]
     if plan.kv_layers:
         cases.append(_attention_case(HEAD_DIMS[kv_unit(plan)], 10 * len(cases)))
+    texts = {_text_variant(step) for step in plan.steps if step.kernel == "text_attention"}
+    cases += [_text_attention_case(*variant, 10 * (len(cases) + i)) for i, variant in enumerate(sorted(texts))]
     run = _Run(device, tuning, pipelines, kv_type, cases)
     try:
         results = await run.results()
@@ -99,7 +101,7 @@ class _Run:
         self._device, self._pipelines = device, pipelines
         steps = tuple(step for case in cases for step in case.steps)
         kv_width = max(N_HEAD_KV * step.attrs.get("head_dim", 0) for step in steps)
-        plan = Plan(steps, (), 0, 0, {}, (KvLayer(kv_width, kv_width, 0),))
+        plan = Plan(steps, (), {}, 0, {}, (KvLayer(kv_width, kv_width, 0),))
         self._kv_nbytes = 4 * N_TOKENS * kv_width
         self._layout = BatchLayout(plan)
         self._builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, kv_type=kv_type,
@@ -169,6 +171,10 @@ class _Run:
                 self._buffers[operand] = self._filled(b64decode(_answers()["formats"][operand.key.split()[-1]]["rows"]))
             elif operand.kind == "grid":
                 self._buffers[operand] = self._filled(grid_bytes(operand.key))
+            elif operand.kind == "constant":
+                self._buffers[operand] = self._filled(array("f" if isinstance(operand.key[0], float) else "I", operand.key).tobytes())
+            elif operand.kind == "vector":
+                self._buffers[operand] = self._made(4 * N_HEAD)
             else:  # a cache
                 self._buffers[operand] = self._made(self._kv_nbytes)
         return self._buffers[operand]
@@ -231,6 +237,25 @@ def _attention_case(head_dim: int, slot: int) -> _Case:
              Step("attention", (slot,), slot + 3, (), attrs, TOKENS, width, "attention"))
     inputs = {slot: _inputs(width), slot + 1: _inputs(kv_width), slot + 2: _inputs(kv_width)}
     return _Case("attention", steps, inputs, range(width), _floats(_answers()["attention"][str(head_dim)], width))
+
+
+def _text_variant(step: Step) -> tuple[int, bool, bool]:
+    """What tells the pipelines of text attention apart: columns read at a time, and how the bias is given."""
+    attrs = step.attrs
+    return unit_of((attrs["head_dim"], attrs["head_dim_v"])), bool(attrs["slopes"]), bool(attrs["buckets"])
+
+
+def _text_attention_case(unit: int, has_slopes: bool, has_buckets: bool, slot: int) -> _Case:
+    """With nothing seen after a token and a bias of zero the answer is that of causal attention."""
+    head_dim = HEAD_DIMS[unit]
+    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
+    attrs = {"n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim, "scale": 1.0,
+             "softcap": 0.0, "before": ALL, "after": 0, "slopes": (0.0,) * N_HEAD if has_slopes else (),
+             "buckets": (0,) if has_buckets else ()}
+    weights = (Weight("bias", (N_HEAD,), "F32"),) if has_buckets else ()
+    step = Step("text_attention", (slot, slot + 1, slot + 2), slot + 3, weights, attrs, TOKENS, width, "text attention")
+    inputs = {slot: _inputs(width), slot + 1: _inputs(kv_width), slot + 2: _inputs(kv_width)}
+    return _Case("text attention", (step,), inputs, range(width), _floats(_answers()["attention"][str(head_dim)], width))
 
 
 _FORMAT_CASES = {"embed": _embed_case, "matmul": _matmul_case, "matmul_experts": _experts_case}

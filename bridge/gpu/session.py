@@ -9,6 +9,7 @@ exists already, so that no GPU object is made per batch.
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
 from bridge.gpu.wgsl import kernel_source
-from bridge.graph.graph import TOKENS
+from bridge.graph.graph import EMBEDDINGS, LOGITS, TOKENS
 from bridge.graph.states import COPIES, StateCopies
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan
@@ -46,16 +47,17 @@ class GpuSession:
         self._placement = place_weights(plan, device.limits)
         builder = CallBuilder(plan, self._placement, tuning, kv_type=kv_type,
                               max_workgroups=device.limits.max_compute_workgroups_per_dimension)
-        self._n_token_ids = min((s.weights[0].shape[0] for s in plan.steps if s.kernel == "embed"), default=plan.n_vocab)
-        self._calls = [call for step in plan.steps for call in calls_of(builder, step)]
+        calls = [(i, call) for i, step in enumerate(plan.steps) for call in calls_of(builder, step)]
+        self._calls = [call for _, call in calls]
+        self._step_of_call = [i for i, _ in calls]
         self.states = StateCopies(bool(plan.states))
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
         self._pipelines: dict[Pipeline, Any] = {}
-        self._programs: dict[tuple[int, int], Any] = {}
+        self._programs: dict[tuple[str, int, int], Any] = {}
         self._bind_groups: list[Any] = []
         self._params: Any = None
-        self._readback: Any = None
+        self._readbacks: dict[str, Any] = {}
         self._preparation: asyncio.Task | None = None
         self._layout: BatchLayout | None = None
         self._closed = False
@@ -107,21 +109,29 @@ class GpuSession:
         progress(source.size, source.size)
 
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> memoryview | None:
+        return await self._run(LOGITS, tokens, start, outputs)
+
+    async def embed(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
+                    texts: Sequence[int] = ()) -> memoryview | None:
+        return await self._run(EMBEDDINGS, tokens, start, outputs, texts)
+
+    async def _run(self, result: str, tokens: Sequence[int], start: int, outputs: Sequence[int],
+                   texts: Sequence[int] = ()) -> memoryview | None:
         self._require_open()
         n, m = len(tokens), len(outputs)
         if not 0 < n <= self.n_ubatch or m > self.max_outputs:
             raise InputError(f"a batch has {n} tokens and {m} output rows; this session takes 1 to {self.n_ubatch} tokens "
                              f"and at most {self.max_outputs} output rows")
-        if not 0 <= min(tokens) <= max(tokens) < self._n_token_ids:
-            wrong = next(token for token in tokens if not 0 <= token < self._n_token_ids)
-            raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._n_token_ids - 1}")
+        if not 0 <= min(tokens) <= max(tokens) < self._plan.n_token_ids:
+            wrong = next(token for token in tokens if not 0 <= token < self._plan.n_token_ids)
+            raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._plan.n_token_ids - 1}")
         if start < 0 or start + n > self.n_ctx:
             raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
-        program = self._program(_bucket(n, self.n_ubatch), _bucket(m, self.max_outputs))
+        program = self._program(result, _bucket(n, self.n_ubatch), _bucket(m, self.max_outputs))
         copies = self.states.begin(start)
-        logits = await self._device.run(program, self._layout.pack(tokens, start, outputs, copies), m)
+        rows = await self._device.run(program, self._layout.pack(tokens, start, outputs, texts, copies), m)
         self.states.end(copies[1], start + n)
-        return logits
+        return rows
 
     @property
     def kv_row_nbytes(self) -> int:
@@ -216,6 +226,10 @@ class GpuSession:
             data = grid_bytes(operand.key)
             self._buffers[operand] = self._device.create_buffer(len(data), label=f"grid {operand.key}")
             self._device.write_buffer(self._buffers[operand], 0, data)
+        for operand in {operand for call in self._calls for operand in call.operands if operand.kind == "constant"}:
+            data = array("f" if isinstance(operand.key[0], float) else "I", operand.key).tobytes()
+            self._buffers[operand] = self._device.create_buffer(len(data), label="constant")
+            self._device.write_buffer(self._buffers[operand], 0, data)
 
     def _create_scratch(self) -> None:
         """Slots, cache, parameters and the bind groups of every call."""
@@ -231,30 +245,31 @@ class GpuSession:
             self._buffers[Operand("state", i)] = device.create_buffer(COPIES * FLOAT_BYTES * width, label=f"state {i}")
         nbytes = BatchLayout(self._plan).nbytes(self.n_ubatch, self.max_outputs)
         self._params = device.create_buffer(nbytes, label="params")
-        n_vocab = self._plan.n_vocab
-        self._readback = device.create_readback(self._buffers[Operand("slot", self._plan.logits)], 4 * n_vocab,
-                                                16 * quads(n_vocab), self.max_outputs)
+        for name, result in self._plan.results.items():
+            self._readbacks[name] = device.create_readback(self._buffers[Operand("slot", result.slot)], 4 * result.width,
+                                                           16 * quads(result.width), self.max_outputs)
         alignment = device.limits.min_uniform_buffer_offset_alignment
         stride = -(-max(len(call.dims) for call in self._calls) // alignment) * alignment
         dims = device.create_buffer(stride * len(self._calls), uniform=True, label="dims")
         device.write_buffer(dims, 0, b"".join(call.dims.ljust(stride, b"\0") for call in self._calls))
-        self._handles += [self._params, self._readback, dims]
+        self._handles += [self._params, *self._readbacks.values(), dims]
         for i, call in enumerate(self._calls):
             size = -(-len(call.dims) // 16) * 16
             entries = [(dims, i * stride, size), (self._params, 0, None),
                        *((self._buffers[operand], 0, None) for operand in call.operands)]
             self._bind_groups.append(device.create_bind_group(call.choices[0].pipeline.bindings, entries, call.name))
 
-    def _program(self, n_tokens: int, n_outputs: int) -> Any:
-        program = self._programs.get((n_tokens, n_outputs))
+    def _program(self, result: str, n_tokens: int, n_outputs: int) -> Any:
+        program = self._programs.get((result, n_tokens, n_outputs))
         if program is None:
+            unused = self._plan.results[result].unused
             dispatches = [
                 self._dispatch(call, bind_group, n_tokens if call.rows == TOKENS else n_outputs)
-                for call, bind_group in zip(self._calls, self._bind_groups)
-                if n_outputs or call.rows == TOKENS
+                for i, call, bind_group in zip(self._step_of_call, self._calls, self._bind_groups)
+                if i not in unused and (n_outputs or call.rows == TOKENS)
             ]
-            program = self._device.create_program(dispatches, self._params, self._readback)
-            self._programs[n_tokens, n_outputs] = program
+            program = self._device.create_program(dispatches, self._params, self._readbacks[result])
+            self._programs[result, n_tokens, n_outputs] = program
         return program
 
     def _dispatch(self, call: Call, bind_group: Any, n_rows: int) -> Dispatch:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from bridge.errors import ModelError
-from bridge.graph.graph import (ACTIVATIONS, OUTPUTS, TOKENS, Graph, KvLayer, Node, Weight,
-                                without_leading_ones)
+from bridge.graph.graph import (
+    ACTIVATIONS, ALL, EMBEDDINGS, LOGITS, OUTPUTS, TOKENS, Graph, KvLayer, Node, Weight, reachable, without_leading_ones)
 from bridge.graph.rope import RopeTable
 
 
 class GraphBuilder:
     """Builds a graph over the tensors of one file.
 
-    ``tensors`` maps GGUF names to objects with ``shape`` (row-major) and ``type.name``.
+    ``tensors`` maps GGUF names to objects with ``shape`` (row-major) and ``type.name``. ``causal``: tokens see no later
+    ones. ``keep_rows``: every token's row is wanted up to the end, so that nothing is selected on the way.
     Raises ModelError naming the tensor when one is missing or has another shape than the model needs.
     """
 
-    def __init__(self, tensors: Mapping[str, Any]) -> None:
+    def __init__(self, tensors: Mapping[str, Any], *, causal: bool = True, keep_rows: bool = False) -> None:
         self._tensors = tensors
+        self._causal, self._keep_rows = causal, keep_rows
+        self._n_positions: int | None = None
         self._nodes: list[Node] = []
         self._kv_layers: list[KvLayer] = []
         self._states: list[int] = []
@@ -58,7 +62,13 @@ class GraphBuilder:
 
     def embed_positions(self, name: str, n_positions: int, n_embd: int) -> Node:
         weight = self.weight(name, n_positions, n_embd)
+        self._n_positions = min(n_positions, self._n_positions or n_positions)
         return self._add("embed", (), (weight,), TOKENS, n_embd, name, of="positions", scale=1.0)
+
+    def embed_first(self, name: str, n_rows: int, n_embd: int) -> Node:
+        """The first row of a weight, for every token."""
+        weight = self.weight(name, n_rows, n_embd)
+        return self._add("embed", (), (weight,), TOKENS, n_embd, name, of="first", scale=1.0)
 
     def matmul(self, x: Node, name: str, n_out: int) -> Node:
         """x @ W.T with W = ``name``.weight; adds ``name``.bias when the file has it."""
@@ -96,12 +106,32 @@ class GraphBuilder:
 
     def attention(self, q: Node, k: Node, v: Node, *, n_head: int, n_head_kv: int, head_dim: int, head_dim_v: int,
                   scale: float, softcap: float = 0.0, window: int = 0) -> Node:
-        """Causal attention with a cache of its own for this layer."""
+        """Causal attention with a cache of its own for this layer; in a model that is not causal, without one."""
+        if not self._causal:
+            return self.text_attention(q, k, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, scale=scale,
+                                       head_dim_v=head_dim_v, softcap=softcap, before=window - 1 if window else ALL)
         layer = len(self._kv_layers)
         self._kv_layers.append(KvLayer(k.width, v.width, window))
         return self._add("attention", (q, k, v), (), q.rows, n_head * head_dim_v, f"attention {layer}",
                          layer=layer, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v,
                          scale=scale, softcap=softcap, window=window)
+
+    def text_attention(self, q: Node, k: Node, v: Node, *, n_head: int, n_head_kv: int, head_dim: int, head_dim_v: int,
+                       scale: float, softcap: float = 0.0, before: int = ALL, after: int = ALL,
+                       slopes: Sequence[float] = (), bias: str | None = None, buckets: Sequence[int] = ()) -> Node:
+        """Attention within each text of the batch; ``bias`` names the [n_buckets, n_head] values of ``buckets``."""
+        weights = ()
+        if bias is not None:
+            weights = (self.vector(bias, max(buckets) + 1, n_head),)
+        return self._add("text_attention", (q, k, v), weights, q.rows, n_head * head_dim_v, f"text attention {q.name}",
+                         n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v, scale=scale,
+                         softcap=softcap, before=before, after=after, slopes=tuple(slopes), buckets=tuple(buckets))
+
+    def text_mean(self, x: Node) -> Node:
+        return self._add("text_mean", (x,), (), OUTPUTS, x.width, f"mean {x.name}")
+
+    def softmax(self, x: Node) -> Node:
+        return self._add("softmax", (x,), (), x.rows, x.width, f"softmax {x.name}")
 
     def activate(self, x: Node, act: str) -> Node:
         return self._add("activate", (x,), (), x.rows, x.width, f"{act} {x.name}", act=_known(act))
@@ -180,8 +210,12 @@ class GraphBuilder:
         return self._add("softcap", (x,), (), x.rows, x.width, f"softcap {x.name}", cap=cap)
 
     def select_outputs(self, x: Node) -> Node:
-        """Only the rows whose logits are wanted."""
-        return self._add("select_outputs", (x,), (), OUTPUTS, x.width, f"outputs {x.name}")
+        """Only the rows that are wanted; all of them where something follows that needs all."""
+        return x if self._keep_rows else self.selected(x)
+
+    def selected(self, x: Node) -> Node:
+        """Only the rows that are wanted, and nothing that follows needs the others."""
+        return self._add("select_outputs", (x,), (), OUTPUTS, x.width, f"outputs {x.name}") if x.rows == TOKENS else x
 
     # recurrences
 
@@ -230,10 +264,32 @@ class GraphBuilder:
         return key
 
     def finish(self, logits: Node, n_embd: int) -> Graph:
-        if logits is not self._nodes[-1] or logits.rows != OUTPUTS:
+        """The graph of a model that predicts tokens; its embeddings are what its output matrix is multiplied with."""
+        if logits is not self._nodes[-1] or not (logits.rows == OUTPUTS or self._keep_rows):
             raise ValueError("the logits must be the last node and have one row per output")
-        return Graph(tuple(self._nodes), dict(self._rope_tables), tuple(self._kv_layers), tuple(self._states),
-                     logits.width, n_embd)
+        product = logits
+        while product.op != "matmul" and len(product.inputs) == 1:
+            product = product.inputs[0]
+        results = {LOGITS: logits} if logits.rows == OUTPUTS else {}
+        if product.op == "matmul":
+            results[EMBEDDINGS] = product.inputs[0]
+        return self._graph(results, logits.width, n_embd)
+
+    def finish_encoder(self, x: Node, n_vocab: int) -> Graph:
+        """The graph of a model that gives a vector for each token; token ids are below ``n_vocab``."""
+        return self._graph({EMBEDDINGS: x}, n_vocab, x.width)
+
+    def with_embeddings(self, graph: Graph, embeddings: Node, pooling: str) -> Graph:
+        """A finished graph with other embeddings, made of nodes added since; what no result needs any more is left out."""
+        if embeddings.rows != OUTPUTS:
+            raise ValueError("embeddings must have one row per output")
+        results = {**graph.results, EMBEDDINGS: embeddings}
+        wanted = reachable(results.values())
+        return replace(graph, nodes=tuple(node for node in self._nodes if node in wanted), results=results, pooling=pooling)
+
+    def _graph(self, results: Mapping[str, Node], n_vocab: int, n_embd: int) -> Graph:
+        return Graph(tuple(self._nodes), results, dict(self._rope_tables), tuple(self._kv_layers), tuple(self._states),
+                     n_vocab, n_embd, n_positions=self._n_positions)
 
     def _add(self, op: str, inputs: tuple[Node, ...], weights: tuple[Weight, ...], rows: str, width: int, name: str,
              **attrs: Any) -> Node:

@@ -7,8 +7,8 @@ A graph knows nothing about kernels, buffers or block formats.
 The vocabulary (inputs -> output; weights; attributes):
 
 ====================  =====================================================================================
-``embed``             -> [T, n_embd]; the rows of the weight that the batch's ``of`` "tokens" or "positions" name; times
-                      ``scale``
+``embed``             -> [T, n_embd]; the rows of the weight that the batch's ``of`` "tokens" or "positions" name, or its
+                      "first" for every token; times ``scale``
 ``matmul``            x -> x @ weight.T (+ bias); weight is [n_out, n_in], bias [n_out]
 ``rms_norm``          x -> x / sqrt(mean(x²) + eps) (* weight), over runs of ``group`` columns (a row, or one head); the
                       weight has ``group`` elements, or one for every column
@@ -19,6 +19,14 @@ The vocabulary (inputs -> output; weights; attributes):
                       there at the batch's positions (without k and v the cache is only read); ``n_head``, ``n_head_kv``,
                       ``head_dim``, ``head_dim_v``, ``scale``, ``softcap`` (0: none; else c·tanh(s/c)), ``window``
                       (0: all earlier positions; n: the last n, itself included)
+``text_attention``    q, k, v -> softmax(scale * q kᵀ + bias) v among the tokens of the same text, which must all be in
+                      the batch; no cache. A token sees ``before`` tokens before it and ``after`` after it (ALL: no
+                      limit). The bias depends on the distance d = key - query: -|d| times the head's of ``slopes``,
+                      or row ``buckets[d]`` of the weight [n_buckets · n_head] (d is clamped to the span of
+                      ``buckets``, whose middle is 0), or nothing; else as ``attention``
+``text_mean``         x [T, w] -> [O, w]: the mean of the rows of the text that the output's token is in, as far as they
+                      are in this batch
+``softmax``           x -> e^x / sum(e^x) of a row
 ``activate``          x -> act(x), ``act`` one of ACTIVATIONS
 ``glu``               gate, up -> act(gate) * up
 ``add``               a, b -> a + b
@@ -63,7 +71,7 @@ token afterwards. Layouts, which backends share: earlier rows [taps - 1, w], old
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +79,9 @@ from bridge.graph.rope import RopeTable
 
 TOKENS = "tokens"
 OUTPUTS = "outputs"
+ALL = 1 << 30
+"""More tokens than any text has."""
+LOGITS, EMBEDDINGS = "logits", "embeddings"
 
 ACTIVATIONS = ("silu", "gelu", "gelu_quick", "relu", "relu2", "sigmoid", "softplus", "tanh", "exp")
 """``gelu`` is the tanh form (Hendrycks & Gimpel, arXiv 1606.08415) and ``gelu_quick`` x·sigmoid(1.702·x) of the same
@@ -116,23 +127,46 @@ class KvLayer:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order of evaluation; the last one gives the logits [O, n_vocab].
+    """Nodes in an order of evaluation, and what they are computed for.
 
-    ``states`` are the floats of each recurrent state.
+    ``results`` are nodes with one row per output: "logits" [O, n_vocab], "embeddings" [O, width], or both. ``pooling`` says
+    what an embedding stands for (see bridge.models.pooling); ``n_positions`` is the longest context that the model's
+    position embeddings allow, None without such. ``states`` are the floats of each recurrent state.
     """
 
     nodes: tuple[Node, ...]
+    results: Mapping[str, Node]
     rope_tables: Mapping[str, RopeTable]
     kv_layers: tuple[KvLayer, ...]
     states: tuple[int, ...]
     n_vocab: int
     n_embd: int
+    pooling: str = "none"
+    n_positions: int | None = None
     notes: tuple[str, ...] = field(default=())
 
     @property
     def output(self) -> Node:
-        return self.nodes[-1]
+        """The logits, of a model that has none the embeddings."""
+        return self.results.get(LOGITS) or self.results[EMBEDDINGS]
+
+    @property
+    def reads_whole_texts(self) -> bool:
+        """Whether a text can only be evaluated in one batch: tokens see later ones."""
+        return any(node.op == "text_attention" for node in self.nodes)
 
     def weights(self) -> dict[str, Weight]:
         """Every weight the nodes use, by name, in order of first use."""
         return {w.name: w for node in self.nodes for w in node.weights}
+
+
+def reachable(nodes: Iterable[Node]) -> set[Node]:
+    """The nodes and everything they are computed from."""
+    found: set[Node] = set()
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += node.inputs
+    return found

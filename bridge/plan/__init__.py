@@ -2,6 +2,6 @@
 
 from bridge.plan.batch import BatchLayout
 from bridge.plan.lower import lower
-from bridge.plan.plan import Plan, Slot, Step
+from bridge.plan.plan import Plan, Result, Slot, Step
 
-__all__ = ["BatchLayout", "Plan", "Slot", "Step", "lower"]
+__all__ = ["BatchLayout", "Plan", "Result", "Slot", "Step", "lower"]

@@ -6,12 +6,14 @@ word 1                position of the first token (tokens lie at consecutive pos
 word 2                number of output rows m
 word 3                offset in words of the token ids (u32[n])
 word 4                offset in words of the output rows (u32[m]: indices of tokens)
-words 5 … 13          offset in words of each rope table (f32[n, n_rot/2, 2]), in the plan's order
+words 5 … 12          offset in words of each rope table (f32[n, n_rot/2, 2]), in the plan's order
+word 13               offset in words of the texts (u32[n, 2]: for each token the first row of its text in this batch
+                      and the one after its last)
 word 14               which copy of the recurrent states the batch reads (bridge.graph.states)
 word 15               which one it writes
 ====================  ===================================================================
 
-Offsets are data, so kernels and bind groups are the same for every batch size.
+A token's position is word 1 plus the rows since the first of its text. Offsets are data, so kernels and bind groups are the same for every batch size.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from bridge.plan.plan import Plan
 
 HEADER_WORDS = 16
 WORD_TABLES = 5
+WORD_TEXTS = 13
 WORD_STATES = 14
-MAX_ROPE_TABLES = WORD_STATES - WORD_TABLES
+MAX_ROPE_TABLES = WORD_TEXTS - WORD_TABLES
 
 
 class BatchLayout:
@@ -44,20 +47,48 @@ class BatchLayout:
 
     def nbytes(self, max_tokens: int, max_outputs: int) -> int:
         """The largest block for batches of at most that many tokens and output rows."""
-        return 4 * (HEADER_WORDS + max_tokens + max_outputs + max_tokens * sum(self._widths))
+        return 4 * (words_before_tables(max_tokens, max_outputs) + max_tokens * sum(self._widths))
 
-    def pack(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
+    def pack(self, tokens: Sequence[int], start: int, outputs: Sequence[int], texts: Sequence[int] = (),
              copies: tuple[int, int] = (0, 0)) -> bytes:
-        """The block of tokens at positions start … whose logits are wanted at the token indices ``outputs``."""
-        n = len(tokens)
-        offset = HEADER_WORDS + n + len(outputs)
-        header = array("I", [n, start, len(outputs), HEADER_WORDS, HEADER_WORDS + n])
-        for width in self._widths:
-            header.append(offset)
+        """The block of tokens at positions start, start + 1, … whose results are wanted at the token indices ``outputs``.
+
+        ``texts`` are the lengths of the texts the tokens make up, () for a single one; each begins at ``start``.
+        """
+        n, texts = len(tokens), texts or (len(tokens),)
+        head = pack_head(tokens, start, outputs, texts, copies)
+        offset = len(head)
+        for i, width in enumerate(self._widths):
+            head[WORD_TABLES + i] = offset
             offset += n * width
-        header.extend([0] * (WORD_STATES - len(header)))
-        header.extend(copies)
-        header.extend(tokens)
-        header.extend(outputs)
-        tables = [rope_rows(angles, magnitude, start, n).tobytes() for angles, magnitude in self._angles]
-        return b"".join([header.tobytes(), *tables])
+        tables = [self._rows(angles, start, texts) for angles in self._angles]
+        return b"".join([head.tobytes(), *tables])
+
+    @staticmethod
+    def _rows(angles: tuple[Sequence[float], float], start: int, texts: Sequence[int]) -> bytes:
+        if len(texts) == 1:
+            return rope_rows(*angles, start, texts[0]).tobytes()
+        longest = rope_rows(*angles, start, max(texts)).tobytes()
+        width = len(longest) // max(texts)
+        return b"".join(longest[:n * width] for n in texts)
+
+
+def words_before_tables(max_tokens: int, max_outputs: int) -> int:
+    """The length of the largest ``pack_head``."""
+    return HEADER_WORDS + 3 * max_tokens + max_outputs
+
+
+def pack_head(tokens: Sequence[int], start: int, outputs: Sequence[int], texts: Sequence[int],
+              copies: tuple[int, int]) -> array:
+    """The parameter block without rope tables, as words; ``texts`` are the lengths of its texts."""
+    n, m = len(tokens), len(outputs)
+    head = array("I", bytes(4 * HEADER_WORDS))
+    head[:5] = array("I", [n, start, m, HEADER_WORDS, HEADER_WORDS + n])
+    head[WORD_TEXTS:] = array("I", [HEADER_WORDS + n + m, *copies])
+    head.extend(tokens)
+    head.extend(outputs)
+    first = 0
+    for length in texts:
+        head.extend([first, first + length] * length)
+        first += length
+    return head

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.graph.graph import Graph, Node
-from bridge.plan.plan import Plan, Slot, Step
+from bridge.graph.graph import Graph, Node, reachable
+from bridge.plan.plan import Plan, Result, Slot, Step
 
 
 def lower(graph: Graph) -> Plan:
@@ -15,8 +15,12 @@ def lower(graph: Graph) -> Plan:
         if node in fused.absorbed:
             continue
         builder.lower(position, node, fused.residual.get(node))
-    logits = builder.slot_of[graph.output]
-    return Plan(tuple(builder.steps), tuple(builder.slots), logits, graph.n_vocab, graph.rope_tables, graph.kv_layers,
+    results = {}
+    for name, node in graph.results.items():
+        wanted = reachable([node])
+        unused = frozenset(i for i, source in enumerate(builder.node_of_step) if source not in wanted)
+        results[name] = Result(builder.slot_of[node], node.width, unused)
+    return Plan(tuple(builder.steps), tuple(builder.slots), results, graph.n_vocab, graph.rope_tables, graph.kv_layers,
                 graph.states)
 
 
@@ -33,7 +37,8 @@ def _count_readers(graph: Graph) -> dict[Node, int]:
     for node in graph.nodes:
         for source in node.inputs:
             readers[source] += 1
-    readers[graph.output] += 1
+    for node in graph.results.values():
+        readers[node] += 1
     return readers
 
 
@@ -69,13 +74,14 @@ def _last_uses(graph: Graph, fused: _Fused) -> dict[Node, int]:
         last[node] = position
         for source in _inputs_after_fusion(node, fused):
             last[source] = position
-    last[graph.output] = len(graph.nodes)
+    last |= dict.fromkeys(graph.results.values(), len(graph.nodes))
     return last
 
 
 class _Lowering:
     def __init__(self, last_use: dict[Node, int]) -> None:
         self.steps: list[Step] = []
+        self.node_of_step: list[Node] = []
         self.slots: list[Slot] = []
         self.slot_of: dict[Node, int] = {}
         self._free: list[int] = []
@@ -100,6 +106,7 @@ class _Lowering:
 
     def _step(self, kernel, inputs, output, weights, attrs, node: Node) -> None:
         slots = tuple(self.slot_of[source] for source in inputs)
+        self.node_of_step.append(node)
         widths = tuple(source.width for source in inputs)
         self.steps.append(Step(kernel, slots, output, weights, attrs, node.rows, node.width, node.name, widths))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from bridge.graph.graph import OUTPUTS, KvLayer, Weight
@@ -45,13 +46,22 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Result:
+    """The slot that holds [OUTPUTS, width] after the last step, and which of the plan's steps it does not need."""
+
+    slot: int
+    width: int
+    unused: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Plan:
-    """``logits`` is the slot that holds [OUTPUTS, n_vocab] after the last step; ``rope_tables`` keep their order;
-    ``states`` are the floats of each recurrent state."""
+    """``results`` by the graph's names; token ids are below ``n_vocab``; ``rope_tables`` keep their order; ``states`` are the
+    floats of each recurrent state."""
 
     steps: tuple[Step, ...]
     slots: tuple[Slot, ...]
-    logits: int
+    results: Mapping[str, Result]
     n_vocab: int
     rope_tables: Mapping[str, RopeTable]
     kv_layers: tuple[KvLayer, ...]
@@ -60,6 +70,16 @@ class Plan:
     def weights(self) -> dict[str, Weight]:
         return {w.name: w for step in self.steps for w in step.weights}
 
+    @cached_property
+    def n_token_ids(self) -> int:
+        """Token ids below this one have a row in every matrix that is looked up by token."""
+        return min((step.weights[0].shape[0] for step in self.steps if step.kernel == "embed"
+                    and step.attrs["of"] == "tokens"), default=self.n_vocab)
+
     def without_outputs(self) -> tuple[Step, ...]:
         """The steps a batch needs that only fills the cache: everything that has one row per token."""
         return tuple(step for step in self.steps if step.rows != OUTPUTS)
+
+    def steps_for(self, result: str) -> tuple[Step, ...]:
+        """The steps that lead to one result."""
+        return tuple(step for i, step in enumerate(self.steps) if i not in self.results[result].unused)

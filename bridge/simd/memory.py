@@ -14,7 +14,7 @@ from math import prod
 from bridge.errors import InputError
 from bridge.graph.graph import TOKENS
 from bridge.graph.states import COPIES
-from bridge.plan.batch import HEADER_WORDS
+from bridge.plan.batch import words_before_tables
 from bridge.plan.plan import Plan
 from bridge.simd.formats import ROWS, Format
 from bridge.simd.host import MAX_BYTES_32, MAX_SELECTED, PAGE, UNIT, first_free_byte
@@ -44,7 +44,7 @@ class Area:
 class MemoryMap:
     """Addresses in bytes. ``weights_nbytes`` and ``cache_nbytes`` are parts of ``nbytes``, all of it."""
 
-    program: Area
+    programs: Mapping[str, Area]
     mail: Area
     params: Area
     staging: Area
@@ -67,20 +67,24 @@ class _Allocator:
         return area
 
 
-def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], packed: Mapping[Region, Packed],
+def plan_memory(plan: Plan, ops: Mapping[str, Sequence[Op]], formats: Mapping[str, Format], packed: Mapping[Region, Packed],
                 grids: Mapping[str, int], *, n_ctx: int, n_ubatch: int, max_outputs: int, kv_type: str, host_threads: int,
                 n_threads: int) -> MemoryMap:
-    """Lay out the memory of one model, computed by ``n_threads`` of the host's; ``grids`` has the bytes of each grid."""
+    """Lay out the memory of one model, computed by ``n_threads`` of the host's.
+
+    ``ops`` are those for each result; ``grids`` has the bytes of each grid.
+    """
     taken = _Allocator(first_free_byte(host_threads))
     weights = {w.name: w for w in plan.weights().values()}
     row_nbytes = [_row_nbytes(formats[w.name], w.shape[-1]) for w in weights.values()]
-    program = taken.take(RECORD_BYTES * len(ops))
-    mail, params = (taken.take(4 * (HEADER_WORDS + n_ubatch + max_outputs)) for _ in range(2))
+    programs = {result: taken.take(RECORD_BYTES * len(program)) for result, program in ops.items()}
+    mail, params = (taken.take(4 * words_before_tables(n_ubatch, max_outputs)) for _ in range(2))
     staging = taken.take(max(STAGING_BYTES, ROWS * max(row_nbytes)))
     scratch_units = _scratch_nbytes(plan) // UNIT
     scratch = taken.take(scratch_units * UNIT * n_threads)
     selected = taken.take(8 * MAX_SELECTED)
     regions = {Region("grid", name): taken.take(nbytes) for name, nbytes in grids.items()}
+    regions |= {region: taken.take(4 * len(region.key)) for region in constants_of(ops)}
 
     start = taken.end
     for name, weight in weights.items():
@@ -109,7 +113,7 @@ def plan_memory(plan: Plan, ops: Sequence[Op], formats: Mapping[str, Format], pa
     for region, pack in packed.items():
         n_rows = -(-rows[pack.slot] * pack.rows // TILE) * TILE
         regions[region] = taken.take(n_rows * pack.n_in // 32 * ((64 if pack.wide else 32) + 16))
-    return MemoryMap(program, mail, params, staging, scratch, scratch_units, selected, regions,
+    return MemoryMap(programs, mail, params, staging, scratch, scratch_units, selected, regions,
                      -(-taken.end // PAGE) * PAGE, weights_nbytes, cache_nbytes)
 
 
@@ -126,6 +130,12 @@ def check_fits(memory: MemoryMap, most: int, n_ctx: int) -> None:
     )
 
 
+def constants_of(ops: Mapping[str, Sequence[Op]]) -> list[Region]:
+    """The numbers that operations read as they are: regions of the kind "constant", whose key is the numbers."""
+    arguments = (argument for program in ops.values() for op in program for argument in op.args)
+    return list(dict.fromkeys(a for a in arguments if isinstance(a, Region) and a.kind == "constant"))
+
+
 def _mib(nbytes: int) -> str:
     return f"{-(-nbytes // (1 << 20))} MiB"
 
@@ -140,7 +150,7 @@ def _scratch_nbytes(plan: Plan) -> int:
                   if step.kernel in ("embed", "matmul", "matmul_experts", "matmul_heads")), default=0)
     nbytes = 4 * ROWS * widest
     for step in plan.steps:
-        if step.kernel == "attention":
+        if step.kernel in ("attention", "text_attention"):
             dim, dim_v = stride(step.attrs["head_dim"]), stride(step.attrs["head_dim_v"])
             nbytes = max(nbytes, 4 * (MAX_QUERIES * (dim + KEYS + dim_v) + KEYS * (dim + dim_v)))
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -25,8 +25,9 @@ TILE = 4
 
 
 class Region(NamedTuple):
-    """A piece of memory by what it holds: kind "slot", "packed", "matrix", "vector", "k", "v", "state", "grid", or of a rope table
-    the "angles" and the "table" of a batch's cosines and sines."""
+    """A piece of memory by what it holds: kind "slot", "packed", "matrix", "vector", "k", "v", "state", "grid", or of a rope
+    table the "angles" and the "table" of a batch's cosines and sines; of the kind "constant" the key itself is the numbers,
+    floats or unsigned integers."""
 
     kind: str
     key: int | str | tuple

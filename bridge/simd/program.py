@@ -16,7 +16,7 @@ KERNELS = (
     "rope_table", "embed", "rope", "kv_write", "select_outputs", "rms_norm", "layer_norm", "activate", "glu",
     "add", "mul", "dot", "add_vector", "mul_vector", "columns", "concat", "scale", "softcap", "clamp", "route",
     "combine_experts", "quantise", "matmul", "matmul_experts", "attention", "token_shift", "conv",
-    "selective_scan", "gated_delta", "wkv7",
+    "selective_scan", "gated_delta", "wkv7", "text_attention", "text_mean", "softmax",
 )
 """In the order of the interpreter's table."""
 
@@ -26,7 +26,8 @@ MAX_OPS = 16384
 WORD_OF_ROWS = {TOKENS: 0, OUTPUTS: 2}  # where the parameter block has the number of rows (bridge.plan.batch)
 
 
-ITEM_KERNELS = ("matmul", "matmul_experts", "attention", "token_shift", "conv", "selective_scan", "gated_delta", "wkv7")
+ITEM_KERNELS = ("matmul", "matmul_experts", "attention", "token_shift", "conv", "selective_scan", "gated_delta", "wkv7",
+                "text_attention")
 """Those whose work is not cut by rows of their result."""
 BESIDE, JOINED, BARRIER = range(3)
 """How an operation follows the one before: independent of it; going by the same rows, of which a thread does both; or

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.errors import DeviceError, InputError, UnsupportedError
+from bridge.graph.graph import EMBEDDINGS, LOGITS
 from bridge.graph.states import StateCopies
-from bridge.plan.batch import HEADER_WORDS, WORD_STATES
+from bridge.plan.batch import pack_head
 from bridge.plan.plan import Plan
 from bridge.simd.host import Host, Job
-from bridge.simd.memory import check_fits, plan_memory
-from bridge.simd.ops import OpBuilder, Region, stride
+from bridge.simd.memory import check_fits, constants_of, plan_memory
+from bridge.simd.ops import Op, OpBuilder, Packed, Region, stride
 from bridge.simd.program import MAX_OPS, encode
 from bridge.simd.steps import ops_of
 from bridge.simd.weights import grids_of, spans_of
@@ -39,23 +40,27 @@ class SimdSession:
         self.n_ctx, self.n_ubatch, self.max_outputs = n_ctx, n_ubatch, max_outputs
         self.threads, self.threads_batch = threads, threads_batch
         self._host, self._plan = host, plan
-        builder = OpBuilder(plan, kv_type=kv_type, exact=precision == "exact", has_relaxed=host.has_relaxed,
-                            dot_mode=host.dot_mode)
-        self._ops = ops_of(builder)
-        if len(self._ops) > MAX_OPS:
-            raise UnsupportedError(f"the model takes {len(self._ops)} operations; the CPU backend takes {MAX_OPS}")
+        self._ops: dict[str, list[Op]] = {}
+        packed: dict[Region, Packed] = {}
+        for result in plan.results:
+            builder = OpBuilder(plan, kv_type=kv_type, exact=precision == "exact", has_relaxed=host.has_relaxed,
+                                dot_mode=host.dot_mode)
+            self._ops[result] = ops_of(builder, plan.steps_for(result))
+            packed |= builder.packed
+        most = max(map(len, self._ops.values()))
+        if most > MAX_OPS:
+            raise UnsupportedError(f"the model takes {most} operations; the CPU backend takes {MAX_OPS}")
         self._formats = builder.formats
         self._grids = grids_of(self._formats)
-        self._n_token_ids = min((s.weights[0].shape[0] for s in plan.steps if s.kernel == "embed"), default=plan.n_vocab)
         self._memory = plan_memory(
-            plan, self._ops, self._formats, builder.packed, {name: len(data) for name, data in self._grids.items()},
+            plan, self._ops, self._formats, packed, {name: len(data) for name, data in self._grids.items()},
             n_ctx=n_ctx, n_ubatch=n_ubatch, max_outputs=max_outputs, kv_type=kv_type,
             host_threads=host.n_threads, n_threads=max(threads, threads_batch),
         )
         check_fits(self._memory, host.max_bytes, n_ctx)
         self.states = StateCopies(bool(plan.states))
         self._has_weights = False
-        self._job: Job | None = None
+        self._jobs: dict[str, Job] = {}
         self._closed = False
         expanded = dict.fromkeys(format.type.name for format in self._formats.values() if format.is_expanded)
         self.notes: list[str] = [f"weights_expanded:{name}" for name in expanded]
@@ -103,24 +108,29 @@ class SimdSession:
         progress(source.size, source.size)
 
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> Any:
+        return await self._run(LOGITS, tokens, start, outputs)
+
+    async def embed(self, tokens: Sequence[int], start: int, outputs: Sequence[int], texts: Sequence[int] = ()) -> Any:
+        return await self._run(EMBEDDINGS, tokens, start, outputs, texts)
+
+    async def _run(self, result: str, tokens: Sequence[int], start: int, outputs: Sequence[int],
+                   texts: Sequence[int] = ()) -> Any:
         self._require_open()
         n, m = len(tokens), len(outputs)
         if not 0 < n <= self.n_ubatch or m > self.max_outputs:
             raise InputError(f"a batch has {n} tokens and {m} output rows; this session takes 1 to {self.n_ubatch} tokens "
                              f"and at most {self.max_outputs} output rows")
-        if not 0 <= min(tokens) <= max(tokens) < self._n_token_ids:
-            wrong = next(token for token in tokens if not 0 <= token < self._n_token_ids)
-            raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._n_token_ids - 1}")
+        if not 0 <= min(tokens) <= max(tokens) < self._plan.n_token_ids:
+            wrong = next(token for token in tokens if not 0 <= token < self._plan.n_token_ids)
+            raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._plan.n_token_ids - 1}")
         if start < 0 or start + n > self.n_ctx:
             raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
         copies = self.states.begin(start)
-        params = array("I", [n, start, m, HEADER_WORDS, HEADER_WORDS + n]) + array("I", bytes(4 * (WORD_STATES - 5)))
-        params.extend(copies)
-        params.extend(tokens)
-        params.extend(outputs)
-        logits = await self._host.run(self._job, params.tobytes(), self.threads if n == 1 else self.threads_batch, m)
+        params = pack_head(tokens, start, outputs, texts or (n,), copies)
+        threads = self.threads if n == 1 else self.threads_batch
+        rows = await self._host.run(self._jobs[result], params.tobytes(), threads, m)
         self.states.end(copies[1], start + n)
-        return logits
+        return rows
 
     @property
     def kv_row_nbytes(self) -> int:
@@ -170,7 +180,7 @@ class SimdSession:
                 for i, width in enumerate(widths)]
 
     async def _prepare(self) -> None:
-        memory, n_vocab = self._memory, self._plan.n_vocab
+        memory = self._memory
         await self._host.reserve(memory.nbytes)
         if "64" in self._host.variant:
             self.notes.append("core_mem64_active")
@@ -178,13 +188,18 @@ class SimdSession:
             self.notes += ["core_mem64_unavailable", "core_wasm32_active"]
         for name, data in self._grids.items():
             self._host.write(memory.regions[Region("grid", name)].address, data)
-        self._host.write(memory.program.address, encode(self._ops, memory.regions))
-        self._job = Job(
-            program=memory.program.unit, n_ops=len(self._ops), mail=memory.mail.unit, params=memory.params.unit,
-            scratch=memory.scratch.unit, scratch_units=memory.scratch_units,
-            result=memory.regions[Region("slot", self._plan.logits)].address,
-            row_nbytes=4 * n_vocab, row_stride=4 * stride(n_vocab), selected=memory.selected.address,
-        )
+        for region in constants_of(self._ops):
+            numbers = array("f" if isinstance(region.key[0], float) else "I", region.key)
+            self._host.write(memory.regions[region].address, numbers)
+        for name, ops in self._ops.items():
+            result, program = self._plan.results[name], memory.programs[name]
+            self._host.write(program.address, encode(ops, memory.regions))
+            self._jobs[name] = Job(
+                program=program.unit, n_ops=len(ops), mail=memory.mail.unit,
+                params=memory.params.unit, scratch=memory.scratch.unit, scratch_units=memory.scratch_units,
+                result=memory.regions[Region("slot", result.slot)].address,
+                row_nbytes=4 * result.width, row_stride=4 * stride(result.width), selected=memory.selected.address,
+            )
 
 
 def _caps(host: Host, threads: int, threads_batch: int) -> list[str]:

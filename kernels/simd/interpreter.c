@@ -14,7 +14,8 @@
 static const Kernel *const KERNELS[] = {
     &rope_table, &embed, &rope, &kv_write, &select_outputs, &rms_norm, &layer_norm, &activate, &glu, &add, &mul,
     &dot, &add_vector, &mul_vector, &columns, &concat, &scale, &softcap, &clamp, &route, &combine_experts, &quantise,
-    &matmul, &matmul_experts, &attention, &token_shift, &conv, &selective_scan, &gated_delta, &wkv7};
+    &matmul, &matmul_experts, &attention, &token_shift, &conv, &selective_scan, &gated_delta, &wkv7, &text_attention,
+    &text_mean, &softmax};
 
 enum { MAX_OPS = 16384, MAX_SPINS = 5000, ITEM_BITS = 20, ITEM_MASK = (1 << ITEM_BITS) - 1 };
 
@@ -143,7 +144,7 @@ void post_job(u32 program, u32 n_ops, u32 mail, u32 params, u32 scratch, u32 scr
     set(&team.done[i], number << ITEM_BITS);
   }
   const u32 *from = at(mail);
-  u32 *to = at(params), n_words = n_ops ? P_HEADER + from[P_TOKENS] + from[P_OUTPUTS] : 0;
+  u32 *to = at(params), n_words = n_ops ? P_HEADER + 3 * from[P_TOKENS] + from[P_OUTPUTS] : 0;
   for (u32 i = 0; i < n_words; i++) to[i] = from[i];
   set(&team.program, program);
   set(&team.params, params);

@@ -37,7 +37,8 @@ static void rope_table_rows(const Context *c, u32 n_rows, const void *args, u32 
   const double *angles = at(a->angles);
   FOR_ROWS(r, item, n_rows) {
     f32 *out = (f32 *)at(a->out) + (uintptr_t)r * 2 * a->half;
-    for (u32 i = 0; i < a->half; i++) cosine_and_sine((c->params[P_START] + r) * angles[i], a->magnitude, out + 2 * i);
+    u32 position = position_of(c, r);
+    for (u32 i = 0; i < a->half; i++) cosine_and_sine(position * angles[i], a->magnitude, out + 2 * i);
   }
 }
 

@@ -7,16 +7,18 @@ u32 row_items(const Context *c, u32 n_rows, const void *args) {
 }
 
 typedef struct EmbedArgs {
-  u32 weight, layout, n_in, out, out_stride, positions; /* rows by position instead of token id */
+  u32 weight, layout, n_in, out, out_stride, of;
   f32 scale;
 } EmbedArgs;
+
+enum { OF_TOKENS, OF_POSITIONS, OF_FIRST };
 
 static void embed_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const EmbedArgs *a = args;
   const u32 *tokens = c->params + c->params[P_TOKEN_IDS];
   uintptr_t size = group_nbytes(a->layout, a->n_in);
   FOR_ROWS(r, item, n_rows) {
-    u32 row = a->positions ? c->params[P_START] + r : tokens[r];
+    u32 row = a->of == OF_TOKENS ? tokens[r] : a->of == OF_POSITIONS ? position_of(c, r) : 0;
     const u8 *group = (const u8 *)at(a->weight) + row / 4 * size;
     const f32 *columns = float_panel(a->layout, group, a->n_in, c->scratch) + row % 4;
     f32 *out = out_row(a->out, a->out_stride, r);

@@ -5,7 +5,7 @@
 #include "base.h"
 
 /* Words of the parameter block, see bridge/plan/batch.py; the tables of cosines and sines are computed here. */
-enum { P_TOKENS = 0, P_START = 1, P_OUTPUTS = 2, P_TOKEN_IDS = 3, P_OUTPUT_ROWS = 4, P_STATE_READ = 14,
+enum { P_TOKENS = 0, P_START = 1, P_OUTPUTS = 2, P_TOKEN_IDS = 3, P_OUTPUT_ROWS = 4, P_TEXTS = 13, P_STATE_READ = 14,
        P_STATE_WRITTEN = 15, P_HEADER = 16 };
 
 typedef struct Context {
@@ -13,6 +13,10 @@ typedef struct Context {
   u8 *scratch; /* this thread's own, 64-byte aligned */
   u32 n_threads;
 } Context;
+
+/* For each row of the batch the first row of its text and the one after the last. */
+INLINE const u32 *texts_of(const Context *c) { return c->params + c->params[P_TEXTS]; }
+INLINE u32 position_of(const Context *c, u32 row) { return c->params[P_START] + row - texts_of(c)[2 * row]; }
 
 /* An operation's work is cut into items that any thread may run, in any order: `items` counts them, `run` does one. */
 typedef struct Kernel {
@@ -37,7 +41,7 @@ typedef struct Record {
 } Record;
 
 extern const Kernel rope_table, embed, rope, kv_write, select_outputs, rms_norm, layer_norm, activate, glu, add, mul, dot,
-    add_vector, mul_vector, columns, concat, scale, softcap, clamp, route, combine_experts, quantise, matmul, matmul_experts,
-    attention, token_shift, conv, selective_scan, gated_delta, wkv7;
+    add_vector, mul_vector, columns, concat, scale, softcap, clamp, route, combine_experts, quantise, matmul,
+    matmul_experts, attention, token_shift, conv, selective_scan, gated_delta, wkv7, text_attention, text_mean, softmax;
 
 #endif

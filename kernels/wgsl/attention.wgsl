@@ -1,4 +1,5 @@
-// Causal attention over the cache of a layer: one workgroup for each head of each token.
+// Causal attention over the cache of a layer, or attention within the texts of a batch (TEXTS_ONLY), whose keys and values
+// are rows of slots: one workgroup for each head of each token.
 //
 // The softmax is online (Milakov & Gimelshein, arXiv 1805.02867): positions are taken in chunks; each chunk's scores go to
 // workgroup memory, and what was summed before is scaled down when a chunk raises the maximum. Every invocation owns some
@@ -16,6 +17,9 @@ struct Dims {
   window: u32,
   scale: f32,
   softcap: f32,
+  before: u32,  // of a text: how many tokens are seen in each direction
+  after: u32,
+  span: u32,  // of the buckets, in each direction
 }
 
 @group(0) @binding(0) var<uniform> dims: Dims;
@@ -23,6 +27,13 @@ struct Dims {
 @group(0) @binding(3) var<storage, read> k_cache: array<KvUnit>;
 @group(0) @binding(4) var<storage, read> v_cache: array<KvUnit>;
 @group(0) @binding(5) var<storage, read_write> y: array<Unit>;
+//@ if SLOPES
+@group(0) @binding(6) var<storage, read> slopes: array<f32>;
+//@ end
+//@ if BUCKETS
+@group(0) @binding(6) var<storage, read> bias_values: array<f32>;
+@group(0) @binding(7) var<storage, read> buckets: array<u32>;
+//@ end
 
 //@ include kv_units.wgsl
 
@@ -41,6 +52,19 @@ fn score(k_at: u32) -> f32 {
   return dims.softcap * tanh(clamp(value / dims.softcap, -15.0, 15.0));
 }
 
+// What the distance of a key adds to its score.
+fn bias(key: u32, row: u32, head: u32) -> f32 {
+  let distance = i32(key) - i32(row);
+  //@ if SLOPES
+  return -slopes[head] * f32(abs(distance));
+  //@ end
+  //@ if BUCKETS
+  let span = i32(dims.span);
+  return bias_values[buckets[clamp(distance, -span, span) + span] * dims.n_head + head];
+  //@ end
+  return 0.0;
+}
+
 // exp of something that is never positive; below this bound it is 0 in float32, and not every exp takes what lies there.
 fn exp_of_nonpositive(value: f32) -> f32 { return exp(max(value, -87.0)); }
 
@@ -49,9 +73,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let token = workgroup.y;
   let head = column_of(workgroup);
   if (token >= batch[N_TOKENS] || head >= dims.n_head) { return; }
+  //@ if TEXTS_ONLY
+  let end = min(text_end(token), token + min(dims.after, text_end(token)) + 1u);
+  let begin = max(text_begin(token), token - min(dims.before, token));
+  //@ else
   let end = batch[FIRST_POSITION] + token + 1u;
   var begin = 0u;
   if (dims.window != 0u && end > dims.window) { begin = end - dims.window; }
+  //@ end
   let k_head = (head / dims.heads_per_kv) * dims.k_head_units;
   let v_head = (head / dims.heads_per_kv) * dims.v_head_units;
 
@@ -67,7 +96,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let n = min(CHUNK, end - chunk);
     var own_maximum = highest;
     for (var i = local; i < n; i += WORKGROUP) {
-      let value = score((chunk + i) * dims.k_units + k_head);
+      let value = score((chunk + i) * dims.k_units + k_head) + bias(chunk + i, token, head);
       scores[i] = value;
       own_maximum = max(own_maximum, value);
     }

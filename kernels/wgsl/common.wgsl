@@ -10,8 +10,13 @@ const N_OUTPUTS: u32 = 2u;
 const TOKEN_IDS: u32 = 3u;
 const OUTPUT_ROWS: u32 = 4u;
 const ROPE_TABLES: u32 = 5u;
+const TEXTS: u32 = 13u;
 const STATE_READ: u32 = 14u;
 const STATE_WRITTEN: u32 = 15u;
+
+// The first row of the text that a token's row is in, and the one after its last.
+fn text_begin(row: u32) -> u32 { return batch[batch[TEXTS] + 2u * row]; }
+fn text_end(row: u32) -> u32 { return batch[batch[TEXTS] + 2u * row + 1u]; }
 
 // The x of the grid; what is more than a dispatch may have in one dimension is folded into z.
 fn column_of(workgroup: vec3<u32>) -> u32 {

@@ -1,5 +1,5 @@
-// y[t] = scale * weight[token id or position of t], decoded: one invocation for each group of a row, and for each quad of
-// its tail.
+// y[t] = scale * weight[token id of t, or its position, or 0], decoded: one invocation for each group of a row, and for each
+// quad of its tail.
 // A weight in parts is written by the part that holds the row.
 
 struct Dims {
@@ -22,8 +22,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let token = workgroup.y;
   if (token >= batch[N_TOKENS]) { return; }
   //@ if POSITIONS
-  let row = batch[FIRST_POSITION] + token - dims.first_row;
-  //@ else
+  let row = batch[FIRST_POSITION] + token - text_begin(token) - dims.first_row;
+  //@ end
+  //@ if FIRST
+  let row = 0u - dims.first_row;
+  //@ end
+  //@ if TOKENS
   let row = batch[batch[TOKEN_IDS] + token] - dims.first_row;
   //@ end
   if (row >= dims.n_out) { return; }

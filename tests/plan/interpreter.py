@@ -19,20 +19,20 @@ class PlanInterpreter(ReferenceSession):
         factors = {t.factors_tensor: weights[t.factors_tensor] for t in plan.rope_tables.values() if t.factors_tensor}
         self.layout = BatchLayout(plan, factors)
 
-    def replay(self, tokens, start, outputs, *, with_outputs=True):
-        block = self.layout.pack(tokens, start, outputs)
+    def replay(self, tokens, start, outputs, *, with_outputs=True, result="logits", texts=()):
+        block = self.layout.pack(tokens, start, outputs, texts)
         assert len(block) <= self.layout.nbytes(len(tokens), len(outputs))
         batch = self._unpack(block)
         slots: list[np.ndarray | None] = [None] * len(self.plan.slots)
-        for step in self.plan.steps if with_outputs else self.plan.without_outputs():
+        for step in self.plan.steps_for(result) if with_outputs else self.plan.without_outputs():
             assert step.output not in step.inputs
             values = [slots[i] for i in step.inputs]
-            result = self._run(step, batch, values)
+            value = self._run(step, batch, values)
             if step.output is not None:
                 slot = self.plan.slots[step.output]
                 assert slot.rows == step.rows and slot.width >= step.width
-                slots[step.output] = result
-        return slots[self.plan.logits]
+                slots[step.output] = value
+        return slots[self.plan.results[result].slot]
 
     def _run(self, step, batch, values):
         weights = [self._weights[w.name].reshape(w.shape) for w in step.weights]
@@ -52,4 +52,6 @@ class PlanInterpreter(ReferenceSession):
         for key, i in self.layout.table_index.items():
             offset, width = int(words[5 + i]), self.plan.rope_tables[key].n_rot
             tables[key] = floats[offset:offset + n * width].reshape(n, width // 2, 2)
-        return Batch(words[at_tokens:at_tokens + n], start, words[at_outputs:at_outputs + m], tables)
+        ends = words[words[13]:words[13] + 2 * n].reshape(n, 2)
+        texts = [int(end - first) for first, end in np.unique(ends, axis=0)]
+        return Batch(words[at_tokens:at_tokens + n], start, words[at_outputs:at_outputs + m], tables, texts)

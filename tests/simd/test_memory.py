@@ -32,7 +32,7 @@ def session_of(host, name, **options):
 def test_areas_do_not_overlap_and_all_fit(hosts, name):
     host = hosts("relaxed")
     memory = session_of(host, name)._memory
-    areas = sorted([memory.program, memory.params, memory.staging, memory.scratch, *memory.regions.values()],
+    areas = sorted([*memory.programs.values(), memory.params, memory.staging, memory.scratch, *memory.regions.values()],
                    key=lambda area: area.address)
     assert areas[0].address >= first_free_byte(host.n_threads)
     for before, after in zip(areas, areas[1:]):

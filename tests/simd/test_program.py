@@ -96,7 +96,7 @@ def test_a_layer_needs_few_barriers():
 def ops_of_model(name):
     file = open_gguf(str(model_path(golden(name))))
     plan = lower(build_graph(file.metadata, file.tensors, 64))
-    return ops_of(OpBuilder(plan, kv_type="f16", exact=False, has_relaxed=True, dot_mode=0))
+    return ops_of(OpBuilder(plan, kv_type="f16", exact=False, has_relaxed=True, dot_mode=0), plan.steps_for("logits"))
 
 
 def test_a_record_holds_regions_numbers_and_nothing():

@@ -171,7 +171,7 @@ def test_threads_that_come_late_do_not_run_into_the_next_model():
         found = []
         for i in range(150):
             session = await open_session(host, graph, tensors)
-            at = session._job.program * 16
+            at = session._jobs["logits"].program * 16
             found.append(np.array(await session.evaluate([i % 8], 0, [0])))
             await session.close()
             await host.reserve(0)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bridge.errors import UnsupportedError
 from bridge.gpu.calls import Call, CallBuilder
-from bridge.gpu.steps import attention, dense, experts, recurrent
+from bridge.gpu.steps import attention, dense, experts, recurrent, texts
 from bridge.graph.graph import TOKENS
 from bridge.plan.plan import Step
 
 KERNELS: Mapping[str, Callable[[CallBuilder, Step], Iterator[Call]]] = {
-    **dense.KERNELS, **attention.KERNELS, **experts.KERNELS, **recurrent.KERNELS}
+    **dense.KERNELS, **attention.KERNELS, **experts.KERNELS, **recurrent.KERNELS, **texts.KERNELS}
 
-AT_POSITIONS = ("embed", "rope", "kv_write", "attention", *recurrent.KERNELS)
+AT_POSITIONS = ("embed", "rope", "kv_write", "attention", "text_attention", *recurrent.KERNELS)
 """Kernels in which a row's number tells its token and its position."""
 
 

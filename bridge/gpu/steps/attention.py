@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bridge.errors import UnsupportedError
-from bridge.gpu.calls import MAX_HEAD_DIM, Call, CallBuilder, Choice, Operand, pack, quads
+from bridge.gpu.calls import MAX_HEAD_DIM, Call, CallBuilder, Choice, Operand, check_heads, pack, quads
 from bridge.plan.plan import Step
 
 
@@ -32,14 +32,12 @@ def kv_write(b: CallBuilder, step: Step) -> Iterator[Call]:
 def attention(b: CallBuilder, step: Step) -> Iterator[Call]:
     attrs, kv, unit = step.attrs, b.plan.kv_layers[step.attrs["layer"]], b.kv_unit
     head_dim, head_dim_v, n_head = attrs["head_dim"], attrs["head_dim_v"], attrs["n_head"]
-    if head_dim % 2 or head_dim_v % 2 or max(head_dim, head_dim_v) > MAX_HEAD_DIM:
-        raise UnsupportedError(f"step {step.name} has heads of {head_dim} and {head_dim_v} columns; "
-                               f"the WebGPU backend needs even numbers up to {MAX_HEAD_DIM}")
+    check_heads(step)
     dims = pack(n_head, n_head // attrs["n_head_kv"], head_dim // unit, head_dim_v // unit, kv.k_width // unit,
                 kv.v_width // unit, 4 * quads(n_head * head_dim) // unit, 4 * quads(step.width) // unit, attrs["window"],
-                float(attrs["scale"]), float(attrs["softcap"]))
-    pipeline = b.pipeline("attention.wgsl", "rrrw", WORKGROUP=b.tuning.attention_workgroup,
-                          CHUNK=b.tuning.attention_chunk, MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, **b.kv_values)
+                float(attrs["scale"]), float(attrs["softcap"]), 0, 0, 0)
+    pipeline = b.pipeline("attention.wgsl", "rrrw", WORKGROUP=b.tuning.attention_workgroup, CHUNK=b.tuning.attention_chunk,
+                          MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, TEXTS_ONLY=False, SLOPES=False, BUCKETS=False, **b.kv_values)
     operands = (Operand("slot", step.inputs[0]), Operand("k", attrs["layer"]), Operand("v", attrs["layer"]),
                 Operand("slot", step.output))
     yield Call(step.name, (Choice(1, n_head, pipeline),), dims, operands, step.rows)

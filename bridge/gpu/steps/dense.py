@@ -20,7 +20,7 @@ def embed(b: CallBuilder, step: Step) -> Iterator[Call]:
         operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", step.output), *grid_of(matrix))
         access = "rw" + "r" * (len(operands) - 2)
         yield from b.by_columns(step, "embed.wgsl", dims, operands, columns, access, **format.values, GRID_BINDING=4,
-                                POSITIONS=step.attrs["of"] == "positions")
+                                **{name.upper(): step.attrs["of"] == name for name in ("tokens", "positions", "first")})
 
 
 def matmul(b: CallBuilder, step: Step) -> Iterator[Call]:

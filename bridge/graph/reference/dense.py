@@ -8,12 +8,12 @@ F32 = np.float32
 
 
 def _embed(state, batch, inputs, weights, attrs):
-    rows = batch.tokens if attrs["of"] == "tokens" else np.arange(batch.start, batch.start + len(batch.tokens))
+    rows = {"tokens": batch.tokens, "positions": batch.positions, "first": np.zeros_like(batch.tokens)}[attrs["of"]]
     return weights[0][rows] * F32(attrs["scale"])
 
 
 def _matmul(state, batch, inputs, weights, attrs):
-    product = inputs[0] @ weights[0].T
+    product = inputs[0] @ weights[0].reshape(-1, weights[0].shape[-1]).T
     return product + weights[1] if len(weights) > 1 else product
 
 
@@ -64,6 +64,11 @@ def _activate(state, batch, inputs, weights, attrs):
     return ACTIVATIONS[attrs["act"]](inputs[0])
 
 
+def _softmax(state, batch, inputs, weights, attrs):
+    e = np.exp(inputs[0] - inputs[0].max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
 def _glu(state, batch, inputs, weights, attrs):
     return ACTIVATIONS[attrs["act"]](inputs[0]) * inputs[1]
 
@@ -108,6 +113,7 @@ OPERATIONS = {
     "embed": _embed,
     "matmul": _matmul,
     "rms_norm": _rms_norm,
+    "softmax": _softmax,
     "layer_norm": _layer_norm,
     "activate": _activate,
     "glu": _glu,

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from bridge.graph.graph import OUTPUTS, Graph, Node
-from bridge.graph.reference import attention, dense, experts, recurrent
+from bridge.graph.graph import EMBEDDINGS, LOGITS, OUTPUTS, Graph, Node
+from bridge.graph.reference import attention, dense, experts, recurrent, texts
 from bridge.graph.rope import rope_rows
 from bridge.graph.states import COPIES, StateCopies
 
 F32 = np.float32
 
-OPERATIONS = {**dense.OPERATIONS, **attention.OPERATIONS, **experts.OPERATIONS, **recurrent.OPERATIONS}
+OPERATIONS = {**dense.OPERATIONS, **attention.OPERATIONS, **experts.OPERATIONS, **recurrent.OPERATIONS, **texts.OPERATIONS}
 """Each gets (session, batch, input values, weights, attributes) and returns the value [rows, width]."""
 
 
@@ -47,15 +47,21 @@ class ReferenceSession:
 
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> np.ndarray | None:
         values = self.trace(tokens, start, outputs)
-        return values[self.graph.output].reshape(-1) if outputs else None
+        return values[self.graph.results[LOGITS]].reshape(-1) if outputs else None
 
-    def trace(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> dict[Node, np.ndarray]:
-        """Every node's value [rows, width] for one batch, of those that have rows: for comparing a backend layer by layer."""
+    async def embed(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
+                    texts: Sequence[int] = ()) -> np.ndarray:
+        return self.trace(tokens, start, outputs, texts)[self.graph.results[EMBEDDINGS]].reshape(-1)
+
+    def trace(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
+              texts: Sequence[int] = ()) -> dict[Node, np.ndarray]:
+        """Every node's value [rows, width] for one batch, if it has rows: for comparing a backend layer by layer."""
+        tables = {}
+        for key, angles in self._angles.items():
+            rows = [np.frombuffer(rope_rows(*angles, start, n), F32) for n in texts or (len(tokens),)]
+            tables[key] = np.concatenate(rows).reshape(len(tokens), -1, 2)
         copies = self.states.begin(start)
-        batch = Batch(tokens, start, outputs, {
-            key: np.frombuffer(rope_rows(*self._angles[key], start, len(tokens)), F32).reshape(len(tokens), -1, 2)
-            for key in self.graph.rope_tables
-        }, copies)
+        batch = Batch(tokens, start, outputs, tables, texts, copies)
         values: dict[Node, np.ndarray] = {}
         for node in self.graph.nodes:
             if node.rows == OUTPUTS and not outputs:
@@ -101,10 +107,20 @@ class ReferenceSession:
 
 
 class Batch:
+    """``texts`` are the lengths of the texts that the tokens make up, () for a single one; each begins at ``start``."""
+
     def __init__(self, tokens: Sequence[int], start: int, outputs: Sequence[int], tables: Mapping[str, np.ndarray],
-                 copies: tuple[int, int] = (0, 0)) -> None:
+                 texts: Sequence[int] = (), copies: tuple[int, int] = (0, 0)) -> None:
         self.tokens = np.asarray(tokens, np.int64)
         self.start = start
         self.outputs = np.asarray(outputs, np.int64)
         self.tables = tables
         self.copies = copies
+        ends = np.cumsum(texts or (len(tokens),))
+        lengths = np.diff(ends, prepend=0)
+        self.text_first = np.repeat(ends - lengths, lengths)
+        self.text_end = np.repeat(ends, lengths)
+
+    @property
+    def positions(self) -> np.ndarray:
+        return self.start + np.arange(len(self.tokens)) - self.text_first

@@ -8,12 +8,16 @@ from bridge.graph.graph import ACTIVATIONS
 from bridge.plan.plan import Step
 from bridge.simd.ops import Access, Op, OpBuilder, Region, stride
 
+ROWS_OF = ("tokens", "positions", "first")
+"""What rows of an embedding are looked up by, in the order of their numbers in kernels/simd/rows.c."""
+
+
 
 def embed(b: OpBuilder, step: Step) -> Iterator[Op]:
     weight = step.weights[0]
     matrix, out = Region("matrix", weight.name), Region("slot", step.output)
     args = (matrix, b.formats[weight.name].layout.number, step.width, out, stride(step.width),
-            int(step.attrs["of"] == "positions"), float(step.attrs["scale"]))
+            ROWS_OF.index(step.attrs["of"]), float(step.attrs["scale"]))
     yield Op("embed", step.rows, args, (Access(matrix),), (Access(out, stride(step.width)),), step.name)
 
 
