@@ -2,6 +2,6 @@
 
 from bridge.plan.batch import BatchLayout
 from bridge.plan.lower import lower
-from bridge.plan.plan import Plan, Result, Slot, Step
+from bridge.plan.plan import Plan, Product, Result, Slot, Step, product_of
 
-__all__ = ["BatchLayout", "Plan", "Result", "Slot", "Step", "lower"]
+__all__ = ["BatchLayout", "Plan", "Product", "Result", "Slot", "Step", "lower", "product_of"]

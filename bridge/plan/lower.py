@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bridge.graph.graph import Graph, Node, reachable
+from bridge.plan.fusion import Rule, add_residual, fuse
 from bridge.plan.plan import Plan, Result, Slot, Step
 
 
-def lower(graph: Graph) -> Plan:
-    """The plan of a graph. Slots are reused first-fit among those of the same row kind, growing in width if need be."""
-    readers = _count_readers(graph)
-    fused = _residuals(graph, readers)
-    builder = _Lowering(_last_uses(graph, fused))
+def lower(graph: Graph, rules: Iterable[Rule] = (add_residual,)) -> Plan:
+    """The plan of a graph after fusion by the ``rules`` that the backend has steps for.
+
+    Slots are reused first-fit among those of the same row kind, growing in width if need be.
+    """
+    graph = fuse(graph, rules)
+    builder = _Lowering(_last_uses(graph))
     for position, node in enumerate(graph.nodes):
-        if node in fused.absorbed:
-            continue
-        builder.lower(position, node, fused.residual.get(node))
+        builder.lower(position, node)
     results = {}
     for name, node in graph.results.items():
         wanted = reachable([node])
@@ -24,58 +27,13 @@ def lower(graph: Graph) -> Plan:
                 graph.states)
 
 
-class _Fused:
-    """``residual[add] = (matmul, other)``: the add node is computed by the matmul's step; ``absorbed`` emit nothing."""
-
-    def __init__(self) -> None:
-        self.residual: dict[Node, tuple[Node, Node]] = {}
-        self.absorbed: set[Node] = set()
-
-
-def _count_readers(graph: Graph) -> dict[Node, int]:
-    readers = dict.fromkeys(graph.nodes, 0)
-    for node in graph.nodes:
-        for source in node.inputs:
-            readers[source] += 1
-    for node in graph.results.values():
-        readers[node] += 1
-    return readers
-
-
-def _residuals(graph: Graph, readers: dict[Node, int]) -> _Fused:
-    """matmul followed by an add that alone reads it: one step."""
-    fused = _Fused()
-    order = {node: i for i, node in enumerate(graph.nodes)}
-    for node in graph.nodes:
-        if node.op != "add":
-            continue
-        a, b = node.inputs
-        for product, other in ((a, b), (b, a)):
-            if (product.op == "matmul" and readers[product] == 1 and product not in fused.absorbed
-                    and product is not other and order[other] < order[node]):
-                fused.residual[node] = (product, other)
-                fused.absorbed.add(product)
-                break
-    return fused
-
-
-def _inputs_after_fusion(node: Node, fused: _Fused) -> tuple[Node, ...]:
-    if node in fused.residual:
-        product, other = fused.residual[node]
-        return (*product.inputs, other)
-    return node.inputs
-
-
-def _last_uses(graph: Graph, fused: _Fused) -> dict[Node, int]:
+def _last_uses(graph: Graph) -> dict[Node, int]:
     last: dict[Node, int] = {}
     for position, node in enumerate(graph.nodes):
-        if node in fused.absorbed:
-            continue
         last[node] = position
-        for source in _inputs_after_fusion(node, fused):
+        for source in node.inputs:
             last[source] = position
-    last |= dict.fromkeys(graph.results.values(), len(graph.nodes))
-    return last
+    return last | dict.fromkeys(graph.results.values(), len(graph.nodes))
 
 
 class _Lowering:
@@ -87,20 +45,15 @@ class _Lowering:
         self._free: list[int] = []
         self._last_use = last_use
 
-    def lower(self, position: int, node: Node, fused: tuple[Node, Node] | None) -> None:
-        inputs, kernel, weights, attrs = node.inputs, node.op, node.weights, node.attrs
-        if fused is not None:
-            product, other = fused
-            inputs, kernel, weights, attrs = (*product.inputs, other), "matmul", product.weights, product.attrs
-        if kernel == "attention" and len(inputs) == 3:
-            self._step("kv_write", inputs[1:], None, (), {"layer": attrs["layer"]}, node)
-            reads = inputs[:1]
-        else:
-            reads = inputs
+    def lower(self, position: int, node: Node) -> None:
+        reads = node.inputs
+        if node.op == "attention" and len(reads) == 3:
+            self._step("kv_write", reads[1:], None, (), {"layer": node.attrs["layer"]}, node)
+            reads = reads[:1]
         output = self._allocate(node)
-        self._step(kernel, reads, output, weights, attrs, node)
+        self._step(node.op, reads, output, node.weights, node.attrs, node)
         self.slot_of[node] = output
-        for value in dict.fromkeys((*inputs, node)):
+        for value in dict.fromkeys((*node.inputs, node)):
             if self._last_use[value] == position:
                 self._free.append(self.slot_of[value])
 

@@ -7,8 +7,12 @@ by the micro-batch and the second by the number of logit rows it returns at once
 Kernels are the graph's operations after fusion (see bridge.graph.graph for their meaning), with these differences:
 
 ===============  ==========================================================================================
-``matmul``       inputs (x) or (x, residual): the residual is added to the result; weights (w) or (w, bias)
+``matmul``       inputs (x) or (x, residual): the residual is added to the result; the rest says its ``Product``
+``rms_norm``     inputs (x) or (x, residual): likewise; so with ``layer_norm``
 ``kv_write``     inputs (k, v); no output slot; stores them in the cache of ``layer`` at the batch's positions
+``write_heads``  input (q, k and v side by side) -> q; stores k and v in the cache of ``layer``. On the way the heads of
+                 q and k are normed (``q`` and ``k`` have ``eps``, or None; the weights [head_dim] of those that are)
+                 and then rotated (``n_rot`` columns by ``table``; 0: none) in a common ``style``
 ``attention``    input (q): reads the cache only
 ===============  ==========================================================================================
 """
@@ -20,7 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bridge.graph.graph import OUTPUTS, KvLayer, Weight
+from bridge.graph.graph import OUTPUTS, KvLayer, Node, Weight
 from bridge.graph.rope import RopeTable
 
 
@@ -43,6 +47,33 @@ class Step:
     width: int
     name: str
     input_widths: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a ``matmul`` step makes of x, [rows, n_in]: x @ matrix.T (+ bias) for each matrix, side by side.
+
+    With ``norm``, [n_in], x is normed as in ``rms_norm`` first; with ``act`` there are two matrices of one type, gate and
+    up, and the result is act(gate) * up.
+    """
+
+    matrices: tuple[Weight, ...]
+    biases: tuple[Weight | None, ...]
+    norm: Weight | None = None
+    eps: float = 0.0
+    act: str | None = None
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        return (*self.matrices, *(bias for bias in self.biases if bias), *([self.norm] if self.norm else []))
+
+
+def product_of(step: Step | Node) -> Product:
+    """The product of a matmul, fused or as the graph has it, with weights (matrix) or (matrix, bias)."""
+    if "product" in step.attrs:
+        return step.attrs["product"]
+    matrix, *bias = step.weights
+    return Product((matrix,), (bias[0] if bias else None,))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bridge.graph.reference import OPERATIONS, Batch, ReferenceSession
-from bridge.plan import BatchLayout, Plan
+from bridge.plan import BatchLayout, Plan, product_of
 
 F32 = np.float32
 
@@ -35,15 +35,51 @@ class PlanInterpreter(ReferenceSession):
         return slots[self.plan.results[result].slot]
 
     def _run(self, step, batch, values):
-        weights = [self._weights[w.name].reshape(w.shape) for w in step.weights]
+        weights = [self._weight(w) for w in step.weights]
         if step.kernel == "kv_write":
-            end = batch.start + len(batch.tokens)
-            self.k[step.attrs["layer"]][batch.start:end] = values[0]
-            self.v[step.attrs["layer"]][batch.start:end] = values[1]
-            return None
+            return self._store(batch, step.attrs["layer"], *values)
+        if step.kernel == "write_heads":
+            return self._write_heads(step, batch, values[0], weights)
         if step.kernel == "matmul":
-            return OPERATIONS["matmul"](self, batch, values[:1], weights, step.attrs) + (values[1] if values[1:] else 0)
+            return self._matmul(step, batch, values[0]) + (values[1] if values[1:] else 0)
+        if step.kernel in ("rms_norm", "layer_norm"):
+            return OPERATIONS[step.kernel](self, batch, values[:1], weights, step.attrs) + (values[1] if values[1:] else 0)
         return OPERATIONS[step.kernel](self, batch, values, weights, step.attrs)
+
+    def _weight(self, weight):
+        return self._weights[weight.name].reshape(weight.shape)
+
+    def _store(self, batch, layer, k, v) -> None:
+        end = batch.start + len(batch.tokens)
+        self.k[layer][batch.start:end] = k
+        self.v[layer][batch.start:end] = v
+
+    def _matmul(self, step, batch, x):
+        product = product_of(step)
+        if product.norm:
+            x = self._norm(batch, x, self._weight(product.norm), product.eps, x.shape[1])
+        parts = [OPERATIONS["matmul"](self, batch, [x], [self._weight(w) for w in (matrix, bias) if w], {})
+                 for matrix, bias in zip(product.matrices, product.biases, strict=True)]
+        if product.act:
+            return OPERATIONS["glu"](self, batch, parts, [], {"act": product.act})
+        return np.concatenate(parts, axis=1)
+
+    def _norm(self, batch, x, weight, eps, group):
+        return OPERATIONS["rms_norm"](self, batch, [x], [weight], {"eps": eps, "group": group})
+
+    def _write_heads(self, step, batch, x, norms):
+        attrs, ends = step.attrs, np.cumsum([step.width, self.k[step.attrs["layer"]].shape[1]])
+        heads = dict(zip("qkv", np.split(x, ends, axis=1), strict=True))
+        norms = list(norms)
+        for name in "qk":
+            if attrs[name]["eps"] is not None:
+                heads[name] = self._norm(batch, heads[name], norms.pop(0), attrs[name]["eps"], attrs["head_dim"])
+            if attrs[name]["n_rot"]:
+                rope = {**attrs[name], "style": attrs["style"], "head_dim": attrs["head_dim"]}
+                heads[name] = OPERATIONS["rope"](self, batch, [heads[name]], [], rope)
+        assert not norms
+        self._store(batch, attrs["layer"], heads["k"], heads["v"])
+        return heads["q"]
 
     def _unpack(self, block: bytes) -> Batch:
         words, floats = np.frombuffer(block, "<u4"), np.frombuffer(block, "<f4")

@@ -6,26 +6,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bridge.gguf import open_gguf
 from bridge.graph.reference import ReferenceSession
-from bridge.models import build_graph
 from bridge.plan import lower
-from tests.golden import MODELS
+from tests.plan.files import FILES, load
 from tests.plan.interpreter import PlanInterpreter
-
-FILES = ["llama-untied-f16", "llama-ropefreqs-f16", "llama-moe-q8_0", "qwen2-f16", "qwen3-f16", "gemma2-f32",
-         "gemma3-f16"]
-
-
-def _load(name):
-    with open_gguf(MODELS / f"{name}.gguf") as file:
-        graph = build_graph(file.metadata, file.tensors, 64)
-        return graph, {n: file.array(n) for n in file.tensors}
-
 
 @pytest.mark.parametrize("name", FILES)
 def test_replaying_the_plan_equals_the_graph(name):
-    graph, weights = _load(name)
+    graph, weights = load(name)
     plan = lower(graph)
     reference, replayed = ReferenceSession(graph, weights, n_ctx=64, kv_dtype=np.float32), PlanInterpreter(
         graph, plan, weights, 64)
@@ -36,7 +24,7 @@ def test_replaying_the_plan_equals_the_graph(name):
 
 
 def test_steps_without_outputs_fill_the_cache_all_the_same():
-    graph, weights = _load("qwen3-f16")
+    graph, weights = load("qwen3-f16")
     plan = lower(graph)
     whole, split = (PlanInterpreter(graph, plan, weights, 64) for _ in range(2))
     tokens = [3, 140, 59, 265, 35]
@@ -47,20 +35,20 @@ def test_steps_without_outputs_fill_the_cache_all_the_same():
 
 
 def test_residual_additions_ride_on_their_matmul():
-    graph, _ = _load("llama-untied-f16")
+    graph, _ = load("llama-untied-f16")
     kernels = Counter(step.kernel for step in lower(graph).steps)
     assert kernels["add"] == 0
     assert kernels["matmul"] == 3 * 7 + 1
 
 
 def test_gemma_keeps_its_additions_since_a_norm_stands_between():
-    graph, _ = _load("gemma2-f32")
+    graph, _ = load("gemma2-f32")
     assert Counter(step.kernel for step in lower(graph).steps)["add"] == 2 * 2
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_slots_do_not_grow_with_depth(name):
-    graph, _ = _load(name)
+    graph, _ = load(name)
     plan = lower(graph)
     assert len(plan.slots) <= 12
     assert sum(slot.width for slot in plan.slots if slot.rows == "tokens") <= 6 * max(
@@ -68,5 +56,5 @@ def test_slots_do_not_grow_with_depth(name):
 
 
 def test_lowering_is_deterministic():
-    graph, _ = _load("gemma3-f16")
+    graph, _ = load("gemma3-f16")
     assert lower(graph) == lower(graph)
