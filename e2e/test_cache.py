@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from e2e.bridge_page import MODELS, MODES, BridgePage
+from e2e.bridge_page import MODELS, MODES, BridgePage, shared_bridge
 from e2e.fault_server import Fault
 
 LLAMA = MODELS / "llama-tied-f32.gguf"
@@ -22,15 +22,33 @@ KEPT = """async () => {
   }
   return kept;
 }""" % CACHE
+CLEAR = "async () => { for (const name of await caches.keys()) await caches.delete(name); }"
+
+# What a broken disk does: one bit of an entry is another one, and all else is as it was.
+DAMAGE = """async ({url, at}) => {
+  const cache = await caches.open("%s");
+  const entry = await cache.match(url);
+  const bytes = new Uint8Array(await entry.arrayBuffer());
+  bytes[at < 0 ? bytes.length + at : at] ^= 8;
+  await cache.put(url, new Response(bytes, {headers: entry.headers}));
+}""" % CACHE
 
 
-@pytest.fixture(params=MODES)
-def bridge(request, page, messages):
-    return BridgePage(page, request.param, messages).open()
+@pytest.fixture(scope="module", params=MODES)
+def shared(request, browser, isolated_site):
+    with shared_bridge(browser, isolated_site, request.param) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def bridge(shared, site):
+    """A bridge on a page whose caches are empty."""
+    shared.page.evaluate(CLEAR)
+    return shared
 
 
 def load(bridge, url, **options):
-    return bridge.load(url, **({"useCache": True} | options))
+    return bridge.load(url, **({"useCache": True, "nGpuLayers": 0} | options))
 
 
 def notes(bridge) -> list[str]:
@@ -60,8 +78,7 @@ def test_the_first_load_stores_and_the_second_needs_no_server(bridge, site):
     assert bridge.page.evaluate(KEPT) == []
 
 
-def test_a_poisoned_entry_is_dropped_and_fetched_once_more(page, site, messages):
-    bridge = BridgePage(page, "direct", messages).open()
+def test_a_poisoned_entry_is_dropped_and_fetched_once_more(bridge, site):
     content = LLAMA.read_bytes()
     poisons = {
         "page": ("<!doctype html><title>Sign in</title>", "text/html"),
@@ -81,9 +98,24 @@ def test_a_poisoned_entry_is_dropped_and_fetched_once_more(page, site, messages)
         assert bridge.complete("Hello").result, name
 
 
+def test_a_bit_that_changed_in_the_weights_is_noticed_and_the_file_fetched_once_more(bridge, site):
+    fault = Fault(LLAMA)
+    url = site.fault("m.gguf", fault)
+    load(bridge, url)
+    expected = bridge.complete("Hello").result
+    for n_requests, at in enumerate((LLAMA.stat().st_size // 2, -1), 2):
+        bridge.page.evaluate(DAMAGE, {"url": url, "at": at})
+        assert load(bridge, url).result == 1
+        assert "model_cache_entry_dropped" in notes(bridge)
+        assert (bridge.metadata("model_source"), len(fault.seen)) == ("network", n_requests)
+        assert bridge.complete("Hello").result == expected
+    assert load(bridge, url).result == 1
+    assert (bridge.metadata("model_source"), len(fault.seen)) == ("cache", 3)
+
+
 def test_stopped_and_broken_loads_keep_nothing(bridge, site):
-    slow = site.fault("slow.gguf", Fault(LLAMA, bytes_per_second=100_000))
-    stopped = bridge.load(slow, useCache=True, stop={"after": "progress", "count": 2, "by": "abort"})
+    slow = site.fault("slow.gguf", Fault(LLAMA, bytes_per_second=300_000))
+    stopped = load(bridge, slow, stop={"after": "progress", "count": 2, "by": "abort"})
     assert stopped.error["name"] == "AbortError"
     broken = site.fault("broken.gguf", Fault(LLAMA.read_bytes()[:100_000]))
     assert load(bridge, broken).message.startswith("Failed to load GGUF model: ")
@@ -116,8 +148,7 @@ def test_without_cache_storage_models_load(page, site, messages):
     assert (bridge.metadata("model_source"), bridge.metadata("model_cache_state")) == ("network", "unavailable")
 
 
-def test_a_prefetched_model_loads_in_a_worker_without_the_server(page, site, messages):
-    bridge = BridgePage(page, "worker", messages).open()
+def test_a_prefetched_model_loads_without_the_server(bridge, site):
     fault = Fault(LLAMA)
     url = site.fault("m.gguf", fault)
     assert bridge.call("prefetchModelToCache", url, {}).result == 1
@@ -126,4 +157,4 @@ def test_a_prefetched_model_loads_in_a_worker_without_the_server(page, site, mes
     assert (bridge.metadata("model_source"), len(fault.seen)) == ("cache", 1)
     missing = bridge.call("prefetchModelToCache", site.url("/_fault/none.gguf"), {})
     assert missing.message == "Failed to prefetch model shard: 404 Not Found"
-    messages.expect("404")
+    bridge.messages.expect("404")

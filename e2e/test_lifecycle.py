@@ -9,13 +9,18 @@ from e2e.fault_server import Fault
 LLAMA = MODELS / "llama-tied-f32.gguf"
 DISPOSED = "Bridge has been disposed."
 
-# Keeps every worker that the page makes, to break them later, and counts how often each was ended.
+# Keeps every worker that the page makes, to break them later, and counts how often each was ended. Apart from those of
+# bridges there are the threads of the CPU backend, where it is on the page's own thread.
 KEEP_WORKERS = """() => {
   globalThis.workers = [];
+  globalThis.threads = [];
   const Worker = globalThis.Worker;
   globalThis.Worker = class extends Worker {
     ended = 0;
-    constructor(...args) { super(...args); workers.push(this); }
+    constructor(url, ...args) {
+      super(url, ...args);
+      (String(url).includes("simd_thread") ? threads : workers).push(this);
+    }
     terminate() { this.ended += 1; super.terminate(); }
   };
 }"""
@@ -79,13 +84,13 @@ def test_many_bridges_leave_nothing_behind(page, model):
 def test_a_worker_is_ended_with_its_bridge(page, model):
     page.evaluate(KEEP_WORKERS)
     bridge = BridgePage(page, "worker").open()
-    bridge.load(model)
+    bridge.load(model, nGpuLayers=0)
     bridge.dispose()
     assert page.evaluate("() => workers.map((worker) => worker.ended)") == [1]
 
 
 def test_dispose_lets_the_running_call_finish_and_refuses_the_rest(bridge, model):
-    bridge.load(model)
+    bridge.load(model, nGpuLayers=0)
     seen = bridge.page.evaluate("""async () => {
       const running = bridge.createCompletion("Hello", {temp: 0, nPredict: 20});
       const waiting = bridge.tokenize("x");
@@ -111,19 +116,46 @@ def test_dispose_lets_the_running_call_finish_and_refuses_the_rest(bridge, model
     }
 
 
-@pytest.mark.parametrize("moment", ["at once", "while the engine starts", "while a model loads"])
-def test_dispose_at_any_moment_settles(page, site, moment):
+DISPOSE_AT = """async ({moment, slow, fast, prompt}) => {
+  const until = (start) => new Promise(start);
+  let call = Promise.resolve("none");
+  if (moment === "while the engine starts") call = bridge.tokenize("x");
+  if (moment === "while a model loads") {
+    await until((begun) => { call = bridge.loadModelFromUrl(slow, {nCtx: 64, progressCallback: begun}); });
+  }
+  if (moment === "while a prompt is evaluated" || moment === "while it answers") {
+    await bridge.loadModelFromUrl(fast, {nCtx: 2048, nUbatch: 32, nGpuLayers: 0});
+    await until((begun) => {
+      const answers = moment === "while it answers";
+      call = bridge.createCompletion(answers ? "Hello" : prompt, {temp: 0, nPredict: 20, onToken: answers ? begun : undefined});
+      if (!answers) setTimeout(begun, 15);
+    });
+  }
+  call = call.catch((error) => error.message);
+  const waiting = bridge.tokenize("y").catch((error) => error.message);
+  await bridge.dispose();
+  return [await call, await waiting];
+}"""
+
+
+@pytest.mark.parametrize("moment", ["at once", "while the engine starts", "while a model loads", "while a prompt is evaluated",
+                                    "while it answers"])
+def test_dispose_at_any_moment_lets_the_running_call_end_and_refuses_the_waiting_one(page, site, moment):
+    page.evaluate(KEEP_WORKERS)
     for mode in MODES:
-        slow = site.fault("slow.gguf", Fault(LLAMA, bytes_per_second=300_000))
+        slow = site.fault("slow.gguf", Fault(LLAMA, bytes_per_second=600_000))
+        case = {"moment": moment, "slow": slow, "fast": site.fault("m.gguf", Fault(LLAMA)), "prompt": "Hello there, " * 200}
         BridgePage(page, mode).open()
-        outcome = page.evaluate("""async ({moment, slow}) => {
-          let load = Promise.resolve("none");
-          if (moment !== "at once") load = bridge.loadModelFromUrl(slow, {nCtx: 64}).catch((error) => error.message);
-          if (moment === "while a model loads") await new Promise((resolve) => setTimeout(resolve, 2500));
-          await bridge.dispose();
-          return await load;
-        }""", {"moment": moment, "slow": slow})
-        assert outcome in ("none", 1), outcome
+        ended, waiting = page.evaluate(DISPOSE_AT, case)
+        if moment == "while the engine starts":
+            assert ended == "No model loaded. Call loadModelFromUrl first."
+        elif moment == "while a model loads":
+            assert ended == 1
+        else:
+            assert ended == "none" if moment == "at once" else len(ended) > 3
+        assert waiting == ("No model loaded. Call loadModelFromUrl first." if moment == "at once" else DISPOSED)
+    assert page.evaluate("() => workers.map((worker) => worker.ended)") == [1]
+    assert page.evaluate("() => threads.every((thread) => thread.ended === 1)")
 
 
 def test_two_bridges_do_not_disturb_each_other(page, model):
@@ -141,15 +173,18 @@ def test_two_bridges_do_not_disturb_each_other(page, model):
 def test_a_dead_worker_is_replaced_by_the_pages_thread_with_the_same_model(page, model):
     page.evaluate(KEEP_WORKERS)
     bridge = BridgePage(page, "worker").open()
-    bridge.load(model)
+    bridge.load(model, nGpuLayers=0)
     expected = bridge.complete("Hello", nPredict=20).result
-    page.evaluate("""() => {
-      setTimeout(() => {
+    text = page.evaluate("""async () => {
+      const kill = () => {
         workers[0].terminate();
         workers[0].onerror({message: "the worker was killed"});
-      }, 50);
+      };
+      let pieces = 0;
+      const onToken = () => { if (++pieces === 1) kill(); };
+      return bridge.createCompletion("Hello", {temp: 0, penalty: 1, nPredict: 20, onToken});
     }""")
-    assert bridge.complete("Hello", nPredict=20).result == expected
+    assert text == expected
     assert bridge.metadata("execution") == "main-thread"
     assert bridge.metadata("worker_fallback_reason") == "the worker was killed"
     notes = bridge.metadata("runtime_notes").split(";")
@@ -159,7 +194,7 @@ def test_a_dead_worker_is_replaced_by_the_pages_thread_with_the_same_model(page,
 
 def test_a_missing_worker_script_costs_nothing_but_the_worker(page, site, model):
     bridge = BridgePage(page, "worker").open(workerUrl=site.url("/web/not_there_worker.js"))
-    assert bridge.load(model).result == 1
+    assert bridge.load(model, nGpuLayers=0).result == 1
     assert bridge.metadata("execution") == "main-thread"
     assert bridge.complete("Hello").result
 
@@ -171,7 +206,7 @@ def test_a_worker_script_of_another_origin_is_started_through_a_blob(page, other
 
     page.context.route(other_site.url("/**"), share)
     bridge = BridgePage(page, "worker").open(workerUrl=other_site.url("/worker/llama_webgpu_bridge_worker.js"))
-    bridge.load(model)
+    assert bridge.load(model, nGpuLayers=0).result == 1
     assert bridge.complete("Hello").result
     assert bridge.metadata("execution") == "worker"
 
@@ -184,7 +219,7 @@ def test_an_engine_that_cannot_start_says_so_and_starts_later(bridge, model):
     assert "wheels/wheel.json could not be read" in bridge.call("tokenize", "x").message
     bridge.page.context.unroute("**/wheels/wheel.json")
     bridge.expect_network_error("ERR_FAILED")
-    assert bridge.load(model).result == 1
+    assert bridge.load(model, nGpuLayers=0).result == 1
     assert bridge.complete("Hello").result
 
 

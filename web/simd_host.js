@@ -260,7 +260,7 @@ class SimdHost {
     const first = this.#onPage ? 0 : 1;
     const ready = [];
     for (let number = first; number < this.#threads; number++) {
-      const worker = new Worker(new URL('simd_thread.js', import.meta.url), { type: 'module', name: `bridge thread ${number}` });
+      const worker = startThread(`bridge thread ${number}`);
       this.#workers.push(worker);
       const stackTop = MODULE_BYTES + STACK_BYTES * (number + 1);
       worker.postMessage({ module, memory: this.#memory, number, stackTop: this.#bits === 64 ? BigInt(stackTop) : stackTop });
@@ -333,6 +333,19 @@ class SimdHost {
 
   #throwIfFailed() {
     if (this.#failure) throw new SimdHostError(this.#failure);
+  }
+}
+
+const THREAD_SCRIPT = new URL('simd_thread.js', import.meta.url).href;
+let threadBlob = null; // made once, where the script is of another origin
+
+function startThread(name) {
+  try {
+    return new Worker(THREAD_SCRIPT, { type: 'module', name });
+  } catch (error) {
+    if (error.name !== 'SecurityError') throw error;
+    threadBlob ??= URL.createObjectURL(new Blob([`import ${JSON.stringify(THREAD_SCRIPT)};`], { type: 'text/javascript' }));
+    return new Worker(threadBlob, { type: 'module', name });
   }
 }
 
