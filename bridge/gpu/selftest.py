@@ -68,7 +68,8 @@ def _answers() -> dict[str, Any]:
 
 async def self_test(device: Device, plan: Plan, tuning: Tuning, pipelines: Mapping[Pipeline, Any], kv_type: str) -> None:
     """Raise DeviceError when the device computes something else; ``pipelines`` are those compiled for the plan."""
-    used = dict.fromkeys((s.kernel, s.weights[0].type) for s in plan.steps if s.kernel in _FORMAT_CASES)
+    used = dict.fromkeys((s.kernel, s.weights[0].type) for s in plan.steps
+                         if s.kernel in _FORMAT_CASES and s.attrs.get("of", "tokens") == "tokens")
     cases = [_FORMAT_CASES[kernel](type_name, 10 * i) for i, (kernel, type_name) in enumerate(used)]
     if plan.kv_layers:
         cases.append(_attention_case(HEAD_DIMS[kv_unit(plan)], 10 * len(cases)))

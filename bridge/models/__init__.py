@@ -15,15 +15,34 @@ from bridge.graph import Graph, GraphBuilder
 from bridge.models.hparams import HParams
 
 ARCHITECTURES: Mapping[str, str] = {
-    "llama": "bridge.models.llama",
-    "qwen2": "bridge.models.qwen2",
-    "qwen3": "bridge.models.qwen3",
+    "cohere2": "bridge.models.cohere",
+    "command-r": "bridge.models.cohere",
+    "ernie4_5": "bridge.models.llama",
+    "exaone4": "bridge.models.exaone4",
+    "falcon": "bridge.models.falcon",
+    "gemma": "bridge.models.gemma",
     "gemma2": "bridge.models.gemma2",
     "gemma3": "bridge.models.gemma3",
+    "glm4": "bridge.models.glm4",
+    "gpt2": "bridge.models.gpt2",
+    "granite": "bridge.models.granite",
+    "hunyuan-dense": "bridge.models.hunyuan",
+    "internlm2": "bridge.models.llama",
     "lfm2": "bridge.models.lfm2",
+    "llama": "bridge.models.llama",
     "mamba": "bridge.models.mamba",
     "mamba2": "bridge.models.mamba2",
+    "minicpm": "bridge.models.granite",
+    "nemotron": "bridge.models.starcoder2",
+    "olmo2": "bridge.models.olmo2",
+    "phi2": "bridge.models.phi2",
+    "phi3": "bridge.models.phi3",
+    "qwen2": "bridge.models.qwen2",
+    "qwen3": "bridge.models.qwen3",
     "rwkv7": "bridge.models.rwkv7",
+    "smollm3": "bridge.models.smollm3",
+    "stablelm": "bridge.models.stablelm",
+    "starcoder2": "bridge.models.starcoder2",
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from bridge.graph import Graph, GraphBuilder
-from bridge.models.blocks import gated_mlp, output_head, self_attention
+from bridge.models.blocks import gated_mlp, output_head, rms_norm, self_attention, sequential_layers
 from bridge.models.hparams import HParams
 
 LAYERS_27B = 46
@@ -24,15 +24,11 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
     swa = g.rope_table("rope_swa", h.rope_table(base_key="rope.freq_base_swa"))
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd, scale=math.sqrt(h.n_embd))
-    for i in range(h.n_layer):
-        attn = self_attention(g, h, i, g.rms_norm(x, f"blk.{i}.attn_norm", h.rms_eps),
-                              rope=swa if windowed[i] else full, style="neox", scale=scale, softcap=softcap,
-                              window=window if windowed[i] else 0)
-        if i == h.n_layer - 1:
-            x = g.select_outputs(x)
-        x = g.add(g.rms_norm(attn, f"blk.{i}.post_attention_norm", h.rms_eps), x)
-        mlp = gated_mlp(g, h, i, g.rms_norm(x, f"blk.{i}.ffn_norm", h.rms_eps), "gelu")
-        x = g.add(g.rms_norm(mlp, f"blk.{i}.post_ffw_norm", h.rms_eps), x)
+    x = sequential_layers(
+        g, h, x, rms_norm(g, h), after=("post_attention_norm", "post_ffw_norm"),
+        attention=lambda i, x: self_attention(g, h, i, x, rope=swa if windowed[i] else full, style="neox", scale=scale,
+                                              softcap=softcap, window=window if windowed[i] else 0),
+        mlp=lambda i, x: gated_mlp(g, h, i, x, "gelu"))
     logits = output_head(g, h, x)
     return g.finish(g.softcap(logits, h.keys.number("final_logit_softcapping", 30.0)), h.n_embd)
 
