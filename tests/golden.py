@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bridge.gguf import open_gguf
+
 DATA = Path(__file__).parent / "data"
 MODELS = DATA / "models"
 BUILT = Path(__file__).parents[1] / "build" / "models"
@@ -35,6 +37,19 @@ def golden(name: str) -> dict[str, Any]:
 
 def model_path(case: dict[str, Any]) -> Path:
     return MODELS / case["model"]
+
+
+@cache
+def has_experts(name: str) -> bool:
+    """Whether rounding may pick another expert at a few positions, in llama.cpp as here."""
+    with open_gguf(model_path(golden(name))) as file:
+        return any(key.endswith(".expert_count") and value for key, value in file.metadata.items())
+
+
+def telling_prompts(case: dict[str, Any]) -> list[dict[str, Any]]:
+    """The shortest prompt and the longest: what a slow backend is held to; the numpy reference takes all."""
+    by_length = sorted(case["prompts"], key=lambda prompt: len(prompt["tokens"]))
+    return [by_length[0], by_length[-1]]
 
 
 def tolerance(case: dict[str, Any]) -> float:

@@ -11,7 +11,8 @@ import math
 from bridge.errors import ModelError
 from bridge.graph import Graph, GraphBuilder, Node
 from bridge.models.blocks import (
-    gated_mlp, mixture_of_experts, output_head, rms_norm, rope_factors, self_attention, sequential_layers, shared_expert,
+    Half, gated_mlp, mixture_of_experts, output_head, rms_norm, rope_factors, self_attention, sequential_layers,
+    shared_expert,
 )
 from bridge.models.hparams import HParams
 
@@ -20,11 +21,13 @@ MINICPM_DEPTH_SCALE = 1.4
 MINICPM_BASE_WIDTH = 256
 
 
-def build(h: HParams, g: GraphBuilder) -> Graph:
+def build(h: HParams, g: GraphBuilder, without_heads: Half | None = None) -> Graph:
+    """``without_heads`` stands for attention in layers without key/value heads."""
     minicpm = h.architecture == "minicpm"
     embedding_scale = h.keys.number("embedding_scale", MINICPM_EMBEDDING_SCALE if minicpm else 0.0)
     residual_scale = h.keys.number("residual_scale", MINICPM_DEPTH_SCALE / math.sqrt(h.n_layer) if minicpm else 0.0)
-    logit_scale = h.keys.number("logit_scale", MINICPM_BASE_WIDTH / h.n_embd if minicpm else None)
+    default = MINICPM_BASE_WIDTH / h.n_embd if minicpm else 1.0 if without_heads else None
+    logit_scale = h.keys.number("logit_scale", default)
     if logit_scale == 0.0:
         raise ModelError(f"metadata key {h.architecture}.logit_scale is 0; logits are divided by it")
     is_rotated = minicpm or h.keys.boolean("rope.scaling.finetuned", True)
@@ -34,7 +37,8 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd, scale=embedding_scale or 1.0)
     x = sequential_layers(
         g, h, x, rms_norm(g, h), residual_scale=residual_scale or 1.0,
-        attention=lambda i, x: self_attention(g, h, i, x, rope=rope, style="norm", scale=scale),
+        attention=lambda i, x: (self_attention(g, h, i, x, rope=rope, style="norm", scale=scale) if h.n_head_kv[i]
+                                else without_heads(i, x)),
         mlp=lambda i, x: granite_mlp(g, h, i, x))
     return g.finish(output_head(g, h, x, scale=1.0 / logit_scale), h.n_embd)
 

@@ -26,6 +26,8 @@ KV_BYTES = {"f16": 2, "f32": 4}
 STAGING_BYTES = 1 << 20
 MAX_QUERIES, KEYS = 16, 32
 """Of one item of attention (kernels/simd/attention.c)."""
+STATE_COLUMNS = 16
+"""Of one item of a recurrence (kernels/simd/recurrent.c)."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ def _row_nbytes(format: Format, n_in: int) -> int:
 
 
 def _scratch_nbytes(plan: Plan) -> int:
-    """What one thread needs at most: a group of weights as float32 (codes take less), or an item of attention."""
+    """What one thread needs at most: a group of weights as float32 (codes take less), or an item of attention
+    or of a recurrence."""
     widest = max((step.weights[0].shape[-1] for step in plan.steps
                   if step.kernel in ("embed", "matmul", "matmul_experts", "matmul_heads")), default=0)
     nbytes = 4 * ROWS * widest
@@ -153,4 +156,7 @@ def _scratch_nbytes(plan: Plan) -> int:
         if step.kernel in ("attention", "text_attention"):
             dim, dim_v = stride(step.attrs["head_dim"]), stride(step.attrs["head_dim_v"])
             nbytes = max(nbytes, 4 * (MAX_QUERIES * (dim + KEYS + dim_v) + KEYS * (dim + dim_v)))
+        elif step.kernel in ("selective_scan", "gated_delta", "wkv7"):
+            rows = 2 * step.attrs["d_state"] if step.kernel == "selective_scan" else step.attrs["head_dim"]
+            nbytes = max(nbytes, 4 * STATE_COLUMNS * rows)
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

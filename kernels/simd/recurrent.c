@@ -7,7 +7,7 @@
 #include "rows.h"
 
 /* Of an item: columns that cost little, and columns with a sum for each token. */
-enum { CHEAP_COLUMNS = 64, COLUMNS = 16 };
+enum { CHEAP_COLUMNS = 64, COLUMNS = 16, QUADS = COLUMNS / 4 };
 
 /* A state's matrix before and after the batch, from some column on; `before` is NULL for zeros. */
 typedef struct State {
@@ -21,15 +21,27 @@ INLINE State state_of(const Context *c, u32 unit, u32 n_floats, u32 first) {
   return (State){c->params[P_START] ? before : 0, copies + (uintptr_t)c->params[P_STATE_WRITTEN] * n_floats + first};
 }
 
-/* Puts `n` columns (a multiple of 4) of the state before the batch where they are changed. */
-static void bring(State s, u32 n_rows, u32 width, u32 n) {
-  if (s.before == s.after) return;
+/* `n` columns of the state before the batch, brought to scratch memory where rows are COLUMNS apart (in the state they
+ * would fall on the same lines of a cache), and back to the state after it. `n` is a multiple of 4. */
+static void fetch(State s, f32 *block, u32 n_rows, u32 width, u32 n) {
   for (uintptr_t row = 0; row < n_rows; row++) {
-    for (u32 i = 0; i < n; i += 4) {
-      store(s.after + row * width + i, s.before ? load(s.before + row * width + i) : splat(0));
-    }
+    for (u32 i = 0; i < n; i += 4) store(block + row * COLUMNS + i, s.before ? load(s.before + row * width + i) : splat(0));
   }
 }
+static void keep(State s, const f32 *block, u32 n_rows, u32 width, u32 n) {
+  for (uintptr_t row = 0; row < n_rows; row++) {
+    for (u32 i = 0; i < n; i += 4) store(s.after + row * width + i, load(block + row * COLUMNS + i));
+  }
+}
+
+/* Calls `work` with vectors of four columns: all of an item at once, or one after the other where there are fewer. */
+#define FOR_QUADS(i, n, work)                            \
+  if ((n) == COLUMNS) {                                  \
+    const u32 i = 0;                                     \
+    work(QUADS);                                         \
+  } else {                                               \
+    for (u32 i = 0; i < (n); i += 4) work(1);            \
+  }
 
 typedef struct ShiftArgs {
   u32 x, x_stride, out, out_stride, weight, state, width, n_mixes;
@@ -95,31 +107,32 @@ typedef struct ScanArgs {
   u32 width, n_head, n_group, d_state, scalar_decay;
 } ScanArgs;
 
-/* Columns are lanes, four at a time; they may belong to several heads, but to one group. */
-static void scan_columns(const ScanArgs *a, f32 *state, u32 n_rows, u32 first) {
-  u32 d = a->width / a->n_head, n_decay = a->scalar_decay ? 1 : a->d_state, heads[4];
-  const f32 *decay = at(a->decay), *skip = at(a->skip);
-  for (u32 lane = 0; lane < 4; lane++) heads[lane] = (first + lane) / d;
-  u32 group = heads[0] / (a->n_head / a->n_group);
-  f32 rates[4];
+/* Columns are lanes. Four may belong to several heads, but to one group. `state` and `rates` (of decay) are blocks. */
+INLINE void scan_quads(const ScanArgs *a, f32 *state, const f32 *rates, u32 n_rows, u32 first, u32 quads) {
+  u32 d = a->width / a->n_head, n_rates = a->scalar_decay ? 1 : a->d_state;
+  const f32 *skip = at(a->skip);
   for (u32 r = 0; r < n_rows; r++) {
-    const f32 *dt = row_of(a->dt, a->dt_stride, r), *b = row_of(a->bc, a->bc_stride, r) + group * a->d_state;
-    const f32 *c = b + a->n_group * a->d_state;
-    v128 step = softplus_f32x4(wasm_f32x4_make(dt[heads[0]], dt[heads[1]], dt[heads[2]], dt[heads[3]]));
-    v128 x = load(row_of(a->x, a->x_stride, r) + first), kept = splat(0);
-    v128 stepped = wasm_f32x4_mul(step, x);
-    v128 y = wasm_f32x4_mul(x, wasm_f32x4_make(skip[heads[0]], skip[heads[1]], skip[heads[2]], skip[heads[3]]));
-    for (u32 s = 0; s < a->d_state; s++) {
-      if (s < n_decay) {
-        for (u32 lane = 0; lane < 4; lane++) rates[lane] = decay[heads[lane] * n_decay + s];
-        kept = exp_f32x4(wasm_f32x4_mul(step, load(rates)));
-      }
-      f32 *at_s = state + (uintptr_t)s * a->width;
-      v128 value = madd(stepped, load_splat(b + s), wasm_f32x4_mul(kept, load(at_s)));
-      store(at_s, value);
-      y = madd(load_splat(c + s), value, y);
+    const f32 *dt = row_of(a->dt, a->dt_stride, r), *row = row_of(a->bc, a->bc_stride, r), *b[QUADS], *c[QUADS];
+    v128 step[QUADS], stepped[QUADS], kept[QUADS], y[QUADS];
+    for (u32 q = 0; q < quads; q++) {
+      u32 column = first + 4 * q, h[4] = {column / d, (column + 1) / d, (column + 2) / d, (column + 3) / d};
+      v128 x = load(row_of(a->x, a->x_stride, r) + column);
+      step[q] = softplus_f32x4(wasm_f32x4_make(dt[h[0]], dt[h[1]], dt[h[2]], dt[h[3]]));
+      stepped[q] = wasm_f32x4_mul(step[q], x);
+      y[q] = wasm_f32x4_mul(x, wasm_f32x4_make(skip[h[0]], skip[h[1]], skip[h[2]], skip[h[3]]));
+      b[q] = row + h[0] / (a->n_head / a->n_group) * a->d_state;
+      c[q] = b[q] + a->n_group * a->d_state;
     }
-    store(out_row(a->out, a->out_stride, r) + first, y);
+    for (u32 s = 0; s < a->d_state; s++) {
+      for (u32 q = 0; q < quads; q++) {
+        f32 *at_s = state + s * COLUMNS + 4 * q;
+        if (s < n_rates) kept[q] = exp_f32x4(wasm_f32x4_mul(step[q], load(rates + s * COLUMNS + 4 * q)));
+        v128 value = madd(stepped[q], load_splat(b[q] + s), wasm_f32x4_mul(kept[q], load(at_s)));
+        store(at_s, value);
+        y[q] = madd(load_splat(c[q] + s), value, y[q]);
+      }
+    }
+    for (u32 q = 0; q < quads; q++) store(out_row(a->out, a->out_stride, r) + first + 4 * q, y[q]);
   }
 }
 
@@ -129,10 +142,18 @@ static u32 scan_items(const Context *c, u32 n_rows, const void *args) {
 
 static void scan_item(const Context *c, u32 n_rows, const void *args, u32 item) {
   const ScanArgs *a = args;
-  u32 first = item * COLUMNS, n = min_u32(COLUMNS, a->width - first);
+  u32 first = item * COLUMNS, n = min_u32(COLUMNS, a->width - first), d = a->width / a->n_head;
+  u32 n_rates = a->scalar_decay ? 1 : a->d_state;
+  f32 *block = (f32 *)c->scratch, *rates = block + a->d_state * COLUMNS;
+  for (u32 i = 0; i < n; i++) {
+    const f32 *of_head = (const f32 *)at(a->decay) + (first + i) / d * n_rates;
+    for (u32 s = 0; s < n_rates; s++) rates[s * COLUMNS + i] = of_head[s];
+  }
   State s = state_of(c, a->state, a->d_state * a->width, first);
-  bring(s, a->d_state, a->width, n);
-  for (u32 i = 0; i < n; i += 4) scan_columns(a, s.after + i, n_rows, first + i);
+  fetch(s, block, a->d_state, a->width, n);
+#define SCAN(quads) scan_quads(a, block + i, rates + i, n_rows, first + i, quads)
+  FOR_QUADS(i, n, SCAN)
+  keep(s, block, a->d_state, a->width, n);
 }
 
 const Kernel selective_scan = {scan_items, scan_item};
@@ -143,23 +164,32 @@ typedef struct DeltaArgs {
   f32 scale;
 } DeltaArgs;
 
-/* Four columns of a head's state [head_dim, head_dim_v]; `value` is where they are in a row of v. */
-static void delta_columns(const DeltaArgs *a, f32 *state, u32 n_rows, u32 head, u32 value) {
+/* Columns of a head's state [head_dim, head_dim_v]; `value` is where they are in a row of v. */
+INLINE void delta_quads(const DeltaArgs *a, f32 *state, u32 n_rows, u32 head, u32 value, u32 quads) {
   u32 key_head = a->interleaved ? head % a->n_head_k : head * a->n_head_k / a->n_head;
-  uintptr_t stride = a->head_dim_v;
   for (u32 r = 0; r < n_rows; r++) {
     const f32 *q = row_of(a->q, a->q_stride, r) + key_head * a->head_dim;
     const f32 *k = row_of(a->k, a->k_stride, r) + key_head * a->head_dim;
-    v128 kept = exp_f32x4(load_splat(row_of(a->gate, a->gate_stride, r) + head)), known = splat(0), y = splat(0);
-    for (u32 i = 0; i < a->head_dim; i++) known = madd(load_splat(k + i), load(state + i * stride), known);
-    v128 change = wasm_f32x4_sub(load(row_of(a->v, a->v_stride, r) + value), wasm_f32x4_mul(kept, known));
-    change = wasm_f32x4_mul(change, load_splat(row_of(a->beta, a->gate_stride, r) + head));
+    v128 kept = exp_f32x4(load_splat(row_of(a->gate, a->gate_stride, r) + head));
+    v128 beta = load_splat(row_of(a->beta, a->gate_stride, r) + head), change[QUADS], y[QUADS];
+    for (u32 j = 0; j < quads; j++) change[j] = y[j] = splat(0);
     for (u32 i = 0; i < a->head_dim; i++) {
-      v128 sum = madd(load_splat(k + i), change, wasm_f32x4_mul(kept, load(state + i * stride)));
-      store(state + i * stride, sum);
-      y = madd(load_splat(q + i), sum, y);
+      for (u32 j = 0; j < quads; j++) change[j] = madd(load_splat(k + i), load(state + i * COLUMNS + 4 * j), change[j]);
     }
-    store(out_row(a->out, a->out_stride, r) + value, wasm_f32x4_mul(y, splat(a->scale)));
+    for (u32 j = 0; j < quads; j++) {
+      v128 v = load(row_of(a->v, a->v_stride, r) + value + 4 * j);
+      change[j] = wasm_f32x4_mul(wasm_f32x4_sub(v, wasm_f32x4_mul(kept, change[j])), beta);
+    }
+    for (u32 i = 0; i < a->head_dim; i++) {
+      for (u32 j = 0; j < quads; j++) {
+        f32 *at_i = state + i * COLUMNS + 4 * j;
+        v128 sum = madd(load_splat(k + i), change[j], wasm_f32x4_mul(kept, load(at_i)));
+        store(at_i, sum);
+        y[j] = madd(load_splat(q + i), sum, y[j]);
+      }
+    }
+    f32 *out = out_row(a->out, a->out_stride, r) + value;
+    for (u32 j = 0; j < quads; j++) store(out + 4 * j, wasm_f32x4_mul(y[j], splat(a->scale)));
   }
 }
 
@@ -172,9 +202,12 @@ static void delta_item(const Context *c, u32 n_rows, const void *args, u32 item)
   const DeltaArgs *a = args;
   u32 blocks = ceil_div(a->head_dim_v, COLUMNS), head = item / blocks, first = item % blocks * COLUMNS;
   u32 n = min_u32(COLUMNS, a->head_dim_v - first), size = a->head_dim * a->head_dim_v;
+  f32 *block = (f32 *)c->scratch;
   State s = state_of(c, a->state, a->n_head * size, head * size + first);
-  bring(s, a->head_dim, a->head_dim_v, n);
-  for (u32 i = 0; i < n; i += 4) delta_columns(a, s.after + i, n_rows, head, head * a->head_dim_v + first + i);
+  fetch(s, block, a->head_dim, a->head_dim_v, n);
+#define DELTA(quads) delta_quads(a, block + i, n_rows, head, head * a->head_dim_v + first + i, quads)
+  FOR_QUADS(i, n, DELTA)
+  keep(s, block, a->head_dim, a->head_dim_v, n);
 }
 
 const Kernel gated_delta = {delta_items, delta_item};
@@ -183,22 +216,28 @@ typedef struct WkvArgs {
   u32 r, w, k, v, stride, ab, ab_stride, out, state, width, head_dim;
 } WkvArgs;
 
-/* Four rows of a head's S, which are columns of its state; `value` is where they are in a row of v. */
-static void wkv_columns(const WkvArgs *a, f32 *state, u32 n_rows, u32 head, u32 value) {
+/* Rows of a head's S, which are columns of its state; `value` is where they are in a row of v. */
+INLINE void wkv_quads(const WkvArgs *a, f32 *state, u32 n_rows, u32 head, u32 value, u32 quads) {
   u32 d = a->head_dim, first = head * d;
   for (u32 t = 0; t < n_rows; t++) {
     const f32 *r = row_of(a->r, a->stride, t) + first, *w = row_of(a->w, a->stride, t) + first;
-    const f32 *k = row_of(a->k, a->stride, t) + first;
+    const f32 *k = row_of(a->k, a->stride, t) + first, *v = row_of(a->v, a->stride, t) + value;
     const f32 *ta = row_of(a->ab, a->ab_stride, t) + first, *tb = ta + a->width;
-    v128 v = load(row_of(a->v, a->stride, t) + value), removed = splat(0), y = splat(0);
-    for (uintptr_t i = 0; i < d; i++) removed = madd(load_splat(ta + i), load(state + i * d), removed);
-    for (uintptr_t i = 0; i < d; i++) {
-      v128 sum = madd(load_splat(tb + i), removed, wasm_f32x4_mul(load_splat(w + i), load(state + i * d)));
-      sum = madd(load_splat(k + i), v, sum);
-      store(state + i * d, sum);
-      y = madd(load_splat(r + i), sum, y);
+    v128 removed[QUADS], y[QUADS];
+    for (u32 j = 0; j < quads; j++) removed[j] = y[j] = splat(0);
+    for (u32 i = 0; i < d; i++) {
+      for (u32 j = 0; j < quads; j++) removed[j] = madd(load_splat(ta + i), load(state + i * COLUMNS + 4 * j), removed[j]);
     }
-    store(out_row(a->out, a->stride, t) + value, y);
+    for (u32 i = 0; i < d; i++) {
+      for (u32 j = 0; j < quads; j++) {
+        f32 *at_i = state + i * COLUMNS + 4 * j;
+        v128 sum = madd(load_splat(tb + i), removed[j], wasm_f32x4_mul(load_splat(w + i), load(at_i)));
+        sum = madd(load_splat(k + i), load(v + 4 * j), sum);
+        store(at_i, sum);
+        y[j] = madd(load_splat(r + i), sum, y[j]);
+      }
+    }
+    for (u32 j = 0; j < quads; j++) store(out_row(a->out, a->stride, t) + value + 4 * j, y[j]);
   }
 }
 
@@ -209,11 +248,14 @@ static u32 wkv_items(const Context *c, u32 n_rows, const void *args) {
 
 static void wkv_item(const Context *c, u32 n_rows, const void *args, u32 item) {
   const WkvArgs *a = args;
-  u32 blocks = ceil_div(a->head_dim, COLUMNS), head = item / blocks, first = item % blocks * COLUMNS;
-  u32 n = min_u32(COLUMNS, a->head_dim - first);
-  State s = state_of(c, a->state, a->width * a->head_dim, head * a->head_dim * a->head_dim + first);
-  bring(s, a->head_dim, a->head_dim, n);
-  for (u32 i = 0; i < n; i += 4) wkv_columns(a, s.after + i, n_rows, head, head * a->head_dim + first + i);
+  u32 d = a->head_dim, blocks = ceil_div(d, COLUMNS), head = item / blocks, first = item % blocks * COLUMNS;
+  u32 n = min_u32(COLUMNS, d - first);
+  f32 *block = (f32 *)c->scratch;
+  State s = state_of(c, a->state, a->width * d, head * d * d + first);
+  fetch(s, block, d, d, n);
+#define WKV(quads) wkv_quads(a, block + i, n_rows, head, head * d + first + i, quads)
+  FOR_QUADS(i, n, WKV)
+  keep(s, block, d, d, n);
 }
 
 const Kernel wkv7 = {wkv_items, wkv_item};

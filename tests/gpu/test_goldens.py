@@ -1,4 +1,4 @@
-"""The five architectures on WebGPU (a software adapter will do): llama.cpp's logits and continuations."""
+"""All architectures and block formats on WebGPU (a software adapter will do): llama.cpp's logits and continuations."""
 
 import asyncio
 
@@ -7,7 +7,9 @@ import pytest
 from bridge.gpu.wgpu_device import request_device
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
-from tests.golden import golden, golden_names, model_path, real_case, real_model, same_continuation, tolerance, worst_difference
+from tests.golden import (
+    golden, golden_names, model_path, real_case, real_model, same_continuation, telling_prompts, tolerance, worst_difference,
+)
 
 GREEDY = SamplingOptions(temp=0.0, penalty=1.0)
 
@@ -21,7 +23,7 @@ async def _check(case):
     options = LoadOptions(n_ctx=case["n_ctx"], backend="webgpu", kv_type="f32")
     model = await load_model(str(model_path(case)), options, devices=devices)
     try:
-        for prompt in case["prompts"]:
+        for prompt in telling_prompts(case):
             expected = prompt["expected"]
             logits = await model.evaluate(prompt["tokens"], outputs="all")
             assert worst_difference(logits, expected) <= tolerance(case), prompt["name"]

@@ -35,9 +35,13 @@ FILES = {
     "smollm3": "smollm3-f16.gguf",
     "stablelm": "stablelm-f16.gguf",
     "starcoder2": "starcoder2-f16.gguf",
+    "granitehybrid": "granitehybrid-f16.gguf",
     "lfm2": "lfm2-f32.gguf",
+    "lfm2moe": "lfm2moe-q8_0.gguf",
     "mamba": "mamba-f16.gguf",
     "mamba2": "mamba2-f32.gguf",
+    "qwen35": "qwen35-f32.gguf",
+    "qwen3next": "qwen3next-q8_0.gguf",
     "rwkv7": "rwkv7-f16.gguf",
 }
 

@@ -6,10 +6,11 @@ import pytest
 
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
-from tests.golden import golden, golden_names, model_path, same_continuation, tolerance, worst_difference
+from tests.golden import (
+    golden, golden_names, has_experts, model_path, same_continuation, telling_prompts, tolerance, worst_difference,
+)
 
 GREEDY = SamplingOptions(temp=0.0, penalty=1.0)
-MIXTURES = ("llama-moe-q8_0",)  # rounding picks another expert at a few positions, in llama.cpp as here
 
 
 async def _check(host, case, precision, most, continuations):
@@ -19,7 +20,7 @@ async def _check(host, case, precision, most, continuations):
     options = LoadOptions(n_ctx=case["n_ctx"], backend="simd", kv_type="f32", precision=precision)
     model = await load_model(str(model_path(case)), options, cpus=cpus)
     try:
-        for prompt in case["prompts"]:
+        for prompt in telling_prompts(case):
             expected = prompt["expected"]
             logits = await model.evaluate(prompt["tokens"], outputs="all")
             assert worst_difference(logits, expected) <= most, prompt["name"]
@@ -37,7 +38,7 @@ def test_exact_arithmetic_equals_llama_cpps_in_float32(host, name):
     asyncio.run(_check(host, case, "exact", tolerance(case), continuations=True))
 
 
-@pytest.mark.parametrize("name", [name for name in golden_names() if name not in MIXTURES])
+@pytest.mark.parametrize("name", [name for name in golden_names() if not has_experts(name)])
 def test_rounding_activations_costs_no_more_than_it_costs_llama_cpp(host, name):
     """As far from exact arithmetic as llama.cpp's own rounding is, with the margin the goldens have for that."""
     case = golden(name)

@@ -17,7 +17,7 @@ from bridge.runtime.cancel import CancelToken
 from bridge.simd.formats import FORMATS
 from bridge.simd.host import DOTS_SIGNED, DOTS_UNSIGNED, MAX_BYTES_32
 from bridge.simd.session import SimdSession
-from tests.golden import golden, golden_names, model_path, tolerance, worst_difference
+from tests.golden import golden, golden_names, has_experts, model_path, tolerance, worst_difference
 from tests.simd.harness import OneOperation, reference_of
 from tools.page_gpu import PageSource
 from tools.page_simd import open_page_host, stand_in_for_pyodide
@@ -63,7 +63,8 @@ async def all_logits(session, tokens):
     return np.concatenate(rows)
 
 
-@pytest.mark.parametrize("name", ["llama-untied-f16", "gemma2-iq4_nl", "gemma3-q4_0", "qwen3-f16", "llama-moe-q8_0"])
+@pytest.mark.parametrize("name", ["llama-untied-f16", "gemma2-iq4_nl", "gemma3-q4_0", "qwen3-f16", "llama-moe-q8_0",
+                                  "rwkv7-f16", "qwen3next-q8_0"])
 def test_goldens(page_host, name):
     async def check():
         session = await open_model(page_host, name)
@@ -75,11 +76,8 @@ def test_goldens(page_host, name):
     asyncio.run(check())
 
 
-@pytest.mark.parametrize("name", golden_names())
+@pytest.mark.parametrize("name", [name for name in golden_names() if not has_experts(name)])
 def test_rounded_activations_stay_within_llama_cpps_tolerance(two_threads, name):
-    if name == "llama-moe-q8_0":
-        return  # another expert at a few positions, as in llama.cpp
-
     async def check():
         session = await open_model(two_threads, name, precision="fast")
         prompt = golden(name)["prompts"][0]
