@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bridge import __version__
-from bridge.commands import bench, detokenize, embed, generate, inspect, logits, rows, serve, synth, tokenize
+from bridge.commands import bench, detokenize, embed, generate, inspect, logits, rank, rows, serve, synth, tokenize
 from bridge.errors import BridgeError
 
-COMMANDS = (inspect, tokenize, detokenize, rows, logits, generate, embed, synth, bench, serve)
+COMMANDS = (inspect, tokenize, detokenize, rows, logits, generate, embed, rank, synth, bench, serve)
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + 13  # SIGPIPE, which Windows lacks
 

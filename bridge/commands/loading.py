@@ -54,7 +54,8 @@ async def open_model(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
                 return cpu
 
             options = LoadOptions(n_ctx=arguments.ctx or trained_ctx(file), backend=backend, kv_type=arguments.kv,
-                                  threads=arguments.threads, precision=arguments.precision)
+                                  threads=arguments.threads, precision=arguments.precision,
+                                  pooling=getattr(arguments, "pooling", None))
             progress = Progress(sys.stderr)
             model = await load_model(AsyncSource(file.source), options, devices=devices, cpus=cpus, progress=progress)
             progress.clear()

@@ -17,13 +17,14 @@ class GraphBuilder:
     """Builds a graph over the tensors of one file.
 
     ``tensors`` maps GGUF names to objects with ``shape`` (row-major) and ``type.name``. ``causal``: tokens see no later
-    ones. ``keep_rows``: every token's row is wanted up to the end, so that nothing is selected on the way.
+    ones; where they do, a window is ``symmetric`` or limits only what lies before. ``keep_rows``: every token's row is wanted up to the end, so that nothing is selected on the way.
     Raises ModelError naming the tensor when one is missing or has another shape than the model needs.
     """
 
-    def __init__(self, tensors: Mapping[str, Any], *, causal: bool = True, keep_rows: bool = False) -> None:
+    def __init__(self, tensors: Mapping[str, Any], *, causal: bool = True, symmetric: bool = False,
+                 keep_rows: bool = False) -> None:
         self._tensors = tensors
-        self._causal, self._keep_rows = causal, keep_rows
+        self._causal, self._symmetric, self._keep_rows = causal, symmetric, keep_rows
         self._n_positions: int | None = None
         self._nodes: list[Node] = []
         self._kv_layers: list[KvLayer] = []
@@ -34,6 +35,13 @@ class GraphBuilder:
 
     def has(self, name: str) -> bool:
         return name in self._tensors
+
+    def n_rows(self, name: str) -> int:
+        """How many rows the tensor has, for those whose number no key gives."""
+        info = self._tensors.get(name)
+        if info is None:
+            raise ModelError(f"the file has no tensor {name}")
+        return info.shape[0] if len(info.shape) > 1 else 1
 
     def weight(self, name: str, *shape: int) -> Weight:
         """The tensor of that name, which must have that row-major shape; the file may leave out dimensions of one in front."""
@@ -108,8 +116,10 @@ class GraphBuilder:
                   scale: float, softcap: float = 0.0, window: int = 0) -> Node:
         """Causal attention with a cache of its own for this layer; in a model that is not causal, without one."""
         if not self._causal:
+            before, after = (window // 2, window // 2) if self._symmetric else (window - 1, ALL)
             return self.text_attention(q, k, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, scale=scale,
-                                       head_dim_v=head_dim_v, softcap=softcap, before=window - 1 if window else ALL)
+                                       head_dim_v=head_dim_v, softcap=softcap, before=before if window else ALL,
+                                       after=after if window else ALL)
         layer = len(self._kv_layers)
         self._kv_layers.append(KvLayer(k.width, v.width, window))
         return self._add("attention", (q, k, v), (), q.rows, n_head * head_dim_v, f"attention {layer}",
@@ -279,13 +289,14 @@ class GraphBuilder:
         """The graph of a model that gives a vector for each token; token ids are below ``n_vocab``."""
         return self._graph({EMBEDDINGS: x}, n_vocab, x.width)
 
-    def with_embeddings(self, graph: Graph, embeddings: Node, pooling: str) -> Graph:
+    def with_embeddings(self, graph: Graph, embeddings: Node, pooling: str, pooled_row: str = "") -> Graph:
         """A finished graph with other embeddings, made of nodes added since; what no result needs any more is left out."""
         if embeddings.rows != OUTPUTS:
             raise ValueError("embeddings must have one row per output")
         results = {**graph.results, EMBEDDINGS: embeddings}
         wanted = reachable(results.values())
-        return replace(graph, nodes=tuple(node for node in self._nodes if node in wanted), results=results, pooling=pooling)
+        return replace(graph, nodes=tuple(node for node in self._nodes if node in wanted), results=results,
+                       pooling=pooling, pooled_row=pooled_row or pooling)
 
     def _graph(self, results: Mapping[str, Node], n_vocab: int, n_embd: int) -> Graph:
         return Graph(tuple(self._nodes), results, dict(self._rope_tables), tuple(self._kv_layers), tuple(self._states),

@@ -130,7 +130,8 @@ class Graph:
     """Nodes in an order of evaluation, and what they are computed for.
 
     ``results`` are nodes with one row per output: "logits" [O, n_vocab], "embeddings" [O, width], or both. ``pooling`` says
-    what an embedding stands for (see bridge.models.pooling); ``n_positions`` is the longest context that the model's
+    what an embedding stands for (see bridge.models.pooling), ``pooled_row`` which row stands for a text: "none", "mean" (any
+    of them), "cls" (its first) or "last"; ``n_positions`` is the longest context that the model's
     position embeddings allow, None without such. ``states`` are the floats of each recurrent state.
     """
 
@@ -142,6 +143,7 @@ class Graph:
     n_vocab: int
     n_embd: int
     pooling: str = "none"
+    pooled_row: str = "none"
     n_positions: int | None = None
     notes: tuple[str, ...] = field(default=())
 

@@ -11,16 +11,19 @@ from importlib import import_module
 from typing import Any
 
 from bridge.errors import ModelError, UnsupportedError
-from bridge.graph import Graph, GraphBuilder
+from bridge.graph import Graph
 from bridge.models.hparams import HParams
+from bridge.models.pooling import build_pooled
 
 ARCHITECTURES: Mapping[str, str] = {
+    "bert": "bridge.models.bert",
     "cohere2": "bridge.models.cohere",
     "command-r": "bridge.models.cohere",
     "ernie4_5": "bridge.models.llama",
     "exaone4": "bridge.models.exaone4",
     "falcon": "bridge.models.falcon",
     "gemma": "bridge.models.gemma",
+    "gemma-embedding": "bridge.models.gemma_embedding",
     "gemma2": "bridge.models.gemma2",
     "gemma3": "bridge.models.gemma3",
     "glm4": "bridge.models.glm4",
@@ -29,13 +32,16 @@ ARCHITECTURES: Mapping[str, str] = {
     "granitehybrid": "bridge.models.granitehybrid",
     "hunyuan-dense": "bridge.models.hunyuan",
     "internlm2": "bridge.models.llama",
+    "jina-bert-v2": "bridge.models.bert",
     "lfm2": "bridge.models.lfm2",
     "lfm2moe": "bridge.models.lfm2",
     "llama": "bridge.models.llama",
     "mamba": "bridge.models.mamba",
     "mamba2": "bridge.models.mamba2",
     "minicpm": "bridge.models.granite",
+    "modern-bert": "bridge.models.modern_bert",
     "nemotron": "bridge.models.starcoder2",
+    "nomic-bert": "bridge.models.bert",
     "olmo2": "bridge.models.olmo2",
     "phi2": "bridge.models.phi2",
     "phi3": "bridge.models.phi3",
@@ -47,11 +53,14 @@ ARCHITECTURES: Mapping[str, str] = {
     "smollm3": "bridge.models.smollm3",
     "stablelm": "bridge.models.stablelm",
     "starcoder2": "bridge.models.starcoder2",
+    "t5encoder": "bridge.models.t5encoder",
 }
 
 
-def build_graph(metadata: Mapping[str, Any], tensors: Mapping[str, Any], n_ctx: int) -> Graph:
+def build_graph(metadata: Mapping[str, Any], tensors: Mapping[str, Any], n_ctx: int, pooling: str | None = None) -> Graph:
     """The graph of the model that a file's metadata and tensor table describe, for contexts of ``n_ctx`` tokens.
+
+    ``pooling`` is one of bridge.models.pooling.POOLINGS, or None for what the file says.
 
     Raises UnsupportedError for an unknown architecture or feature, and ModelError for a missing or misshapen tensor or
     key, naming it.
@@ -65,4 +74,4 @@ def build_graph(metadata: Mapping[str, Any], tensors: Mapping[str, Any], n_ctx: 
         raise UnsupportedError(f"the architecture {architecture!r} is not supported; supported are {known}")
     architecture_module = import_module(module)
     h = HParams.read(metadata, tensors, n_ctx, getattr(architecture_module, "RECURRENT_LAYERS", "none"))
-    return architecture_module.build(h, GraphBuilder(tensors))
+    return build_pooled(architecture_module, h, tensors, pooling)

@@ -70,10 +70,12 @@ def self_attention(g: GraphBuilder, h: HParams, i: int, x: Node, *, rope: str | 
 
 
 def projections(g: GraphBuilder, h: HParams, i: int, x: Node) -> tuple[Node, Node, Node]:
-    """Queries, keys and values, from one tensor ``attn_qkv`` or three."""
+    """Queries, keys and values, from one tensor ``attn_qkv`` or three; their biases may be apart in either case."""
     widths = (h.n_head[i] * h.head_dim, h.n_head_kv[i] * h.head_dim, h.n_head_kv[i] * h.head_dim_v)
     if g.has(f"blk.{i}.attn_qkv.weight") or not g.has(f"blk.{i}.attn_q.weight") and not g.has(f"blk.{i}.attn_k.weight"):
-        return split(g, g.matmul(x, f"blk.{i}.attn_qkv", sum(widths)), *widths)
+        parts = zip((f"blk.{i}.attn_{letter}.bias" for letter in "qkv"),
+                    split(g, g.matmul(x, f"blk.{i}.attn_qkv", sum(widths)), *widths))
+        return tuple(g.add_vector(part, bias) if g.has(bias) else part for bias, part in parts)
     return tuple(g.matmul(x, f"blk.{i}.attn_{letter}", width) for letter, width in zip("qkv", widths))
 
 

@@ -57,6 +57,20 @@ class Keys:
             raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be a string")
         return value
 
+    def boolean(self, name: str, default: bool) -> bool:
+        value = self._value(name, default)
+        if not isinstance(value, bool):
+            raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be true or false")
+        return value
+
+    def count(self, name: str) -> int:
+        """How many values a list has; 0 without it."""
+        value = self._value(name, ())
+        values = _sequence(value)
+        if values is None:
+            raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be a list")
+        return len(values)
+
     def per_layer(self, name: str, n_layer: int, default: int | None = None, *, low: int = 1) -> tuple[int, ...]:
         """One integer for each layer; the file may hold a single one for all."""
         value = self._value(name, default)
@@ -69,8 +83,11 @@ class Keys:
                              f"it must be an integer or a list of {n_layer} integers from {low} to {MAX_WIDTH}")
         return tuple(values[:n_layer])
 
-    def windowed(self, n_layer: int, default_period: int) -> tuple[bool, ...]:
-        """Which layers have a sliding window: a list of booleans, or every layer but each ``period``-th."""
+    def windowed(self, n_layer: int, default_period: int, *, full_first: bool = False) -> tuple[bool, ...]:
+        """Which layers have a sliding window: a list of booleans, or every layer but the last of each ``period``.
+
+        ``full_first``: but the first of each.
+        """
         name = "attention.sliding_window_pattern"
         value = self._value(name, default_period)
         values = _sequence(value)
@@ -79,7 +96,8 @@ class Keys:
                 raise ModelError(f"metadata key {self._prefix}{name} has {len(values)} entries for {n_layer} layers")
             return tuple(bool(v) for v in values[:n_layer])
         period = self.integer(name, default_period, low=0)
-        return tuple(period == 0 or i % period < period - 1 for i in range(n_layer))
+        full = 0 if full_first else period - 1
+        return tuple(period == 0 or i % period != full for i in range(n_layer))
 
     def has(self, name: str) -> bool:
         return self._prefix + name in self._metadata
@@ -189,6 +207,11 @@ class HParams:
     def norm_eps(self) -> float:
         """Of layer norms."""
         return self.keys.number("attention.layer_norm_epsilon")
+
+    @property
+    def causal(self) -> bool:
+        """Whether tokens see only those before them."""
+        return self.keys.boolean("attention.causal", True)
 
     @property
     def n_ctx_orig(self) -> int:

@@ -40,6 +40,14 @@ class Session(Protocol):
     states: StateCopies
     """Which positions of the recurrent state are held; for models without one, all are."""
 
+    async def embed(self, tokens: Sequence[int], start: int, outputs: Sequence[int], texts: Sequence[int] = ()) -> Any:
+        """Like ``evaluate``, for the rows of the graph's embeddings.
+
+        Where the graph reads whole texts, ``texts`` are the lengths of those that ``tokens`` make up; each begins at
+        ``start``.
+        """
+        ...
+
     kv_row_nbytes: int
     """Bytes that one position takes in the caches of all layers together, in the form of ``read_kv``."""
 

@@ -10,12 +10,10 @@ from bridge.graph.graph import TOKENS
 from bridge.graph.states import COPIES
 from bridge.models import build_graph
 from bridge.plan import lower
-from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions
+from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions, session_sizes
 
 KV_NBYTES = {"f16": 2, "f32": 4}
 FLOAT_NBYTES = 4
-OUTPUT_ROWS = 8
-"""Rows of logits that a session keeps room for."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +44,17 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
     """
     options = options or LoadOptions()
     file = await open_gguf_async(source)
-    graph = build_graph(file.metadata, file.tensors, options.n_ctx)
+    graph = build_graph(file.metadata, file.tensors, options.n_ctx, options.pooling)
     plan = lower(graph)
-    n_ubatch = min(options.n_ubatch or DEFAULT_N_UBATCH, options.n_ctx)
+    sizes = session_sizes(graph, options, DEFAULT_N_UBATCH)
     columns = sum(layer.k_width + layer.v_width for layer in graph.kv_layers)
-    scratch = sum(slot.width * (n_ubatch if slot.rows == TOKENS else min(OUTPUT_ROWS, n_ubatch)) for slot in plan.slots)
+    scratch = sum(slot.width * (sizes.n_ubatch if slot.rows == TOKENS else sizes.max_outputs) for slot in plan.slots)
     return MemoryEstimate(
         architecture=file.architecture,
-        n_ctx=options.n_ctx,
+        n_ctx=sizes.n_ctx,
         n_ctx_train=file.metadata.get(f"{file.architecture}.context_length", 0),
         file=source.size,
         weights=sum(file.tensors[name].nbytes for name in graph.weights()),
-        cache=KV_NBYTES[options.kv_type] * options.n_ctx * columns + COPIES * FLOAT_NBYTES * sum(graph.states),
+        cache=KV_NBYTES[options.kv_type] * sizes.n_ctx * columns + COPIES * FLOAT_NBYTES * sum(graph.states),
         scratch=FLOAT_NBYTES * scratch,
     )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bridge.errors import DeviceError, InputError, UnsupportedError
 from bridge.gguf import AsyncGGUFFile, open_gguf, open_gguf_async
-from bridge.graph import Graph
+from bridge.graph import LOGITS, Graph
 from bridge.models import build_graph
+from bridge.models.pooling import POOLINGS
 from bridge.plan import lower
 from bridge.runtime.backend import Session
 from bridge.runtime.cancel import CancelToken
+from bridge.runtime.embeddings import embeddings_of
 from bridge.runtime.model import Model
 from bridge.runtime.sources import AsyncSource
 from bridge.tokenizer import Tokenizer
@@ -24,6 +26,10 @@ DEFAULT_N_CTX = 4096
 DEFAULT_N_UBATCH = 64
 SOFTWARE_N_UBATCH = 16
 """On a software adapter: a batch is one submission, which a cancellation has to wait for; larger ones are no faster there."""
+MAX_OUTPUTS = 8
+"""Rows of logits in one batch: they are as wide as the vocabulary."""
+MAX_TEXTS = 64
+"""Texts that an encoder takes in one batch."""
 MAX_N_CTX = 1 << 20
 MAX_THREADS = 1 << 20
 PRECISIONS = ("fast", "exact")
@@ -38,7 +44,8 @@ class LoadOptions:
     """``n_ctx``: context size in tokens; ``n_ubatch``: most tokens per batch; ``kv_type``: "f16" or "f32".
 
     On the CPU: ``threads`` for single tokens and ``threads_batch`` for prompts (None: all there are), and ``precision``,
-    see bridge.simd.session; where it is None, who asks for an unrounded cache gets unrounded products, too.
+    see bridge.simd.session; where it is None, who asks for an unrounded cache gets unrounded products, too. ``pooling``: how
+    a text becomes one vector (bridge.models.pooling.POOLINGS), None as the file says.
     """
 
     n_ctx: int = DEFAULT_N_CTX
@@ -48,6 +55,7 @@ class LoadOptions:
     threads: int | None = None
     threads_batch: int | None = None
     precision: str | None = None
+    pooling: str | None = None
 
     def __post_init__(self) -> None:
         _check_integer("n_ctx", self.n_ctx, MAX_N_CTX)
@@ -60,6 +68,8 @@ class LoadOptions:
         for name in ("threads", "threads_batch"):
             if getattr(self, name) is not None:
                 _check_integer(name, getattr(self, name), MAX_THREADS)
+        if self.pooling not in (None, *POOLINGS):
+            raise InputError(f"pooling is {self.pooling!r}; it must be one of {', '.join(POOLINGS)}")
         if self.precision not in (None, *PRECISIONS):
             raise InputError(f"precision is {self.precision!r}; it must be one of {', '.join(PRECISIONS)}")
 
@@ -79,7 +89,7 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
         source = AsyncSource(open_gguf(source).source)
     file = await open_gguf_async(source)
     cancel.check()
-    graph = build_graph(file.metadata, file.tensors, options.n_ctx)
+    graph = build_graph(file.metadata, file.tensors, options.n_ctx, options.pooling)
     tokenizer = Tokenizer.from_metadata(file.metadata)
     machine = await choose_machine(options.backend, devices, cpus)
     session = await _open_session(file, graph, source, options, machine, report, cancel)
@@ -89,13 +99,16 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
         content = await source.content_mark(file.tensors.values())
         model = Model(session, tokenizer, metadata=file.metadata, architecture=file.architecture, n_vocab=graph.n_vocab,
                       n_ctx_train=n_ctx_train, nbytes=source.size, kv_type=options.kv_type,
+                      has_logits=LOGITS in graph.results, embeddings=embeddings_of(graph),
                       fingerprint=model_fingerprint(file, graph, source.size, content))
     except BaseException:
         await session.close()
         raise
     for note in (*machine.notes, *tokenizer.notes):
         model.note(note)
-    if n_ctx_train and options.n_ctx > n_ctx_train:
+    if model.n_ctx < options.n_ctx:
+        model.note(f"n_ctx_capped_to_positions:{model.n_ctx}")
+    elif n_ctx_train and options.n_ctx > n_ctx_train:
         model.note(f"n_ctx_exceeds_training:{n_ctx_train}")
     return model
 
@@ -154,9 +167,8 @@ def model_fingerprint(file: AsyncGGUFFile, graph: Graph, nbytes: int | None, con
 async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, machine: Machine,
                         progress: Progress, cancel: CancelToken) -> Session:
     software = machine.device is not None and machine.device.info.is_software
-    n_ubatch = options.n_ubatch or (SOFTWARE_N_UBATCH if software else DEFAULT_N_UBATCH)
-    common = {"n_ctx": options.n_ctx, "n_ubatch": min(n_ubatch, options.n_ctx),
-              "kv_type": options.kv_type}
+    sizes = session_sizes(graph, options, SOFTWARE_N_UBATCH if software else DEFAULT_N_UBATCH)
+    common = {**asdict(sizes), "kv_type": options.kv_type}
     if machine.device is not None:
         from bridge.gpu.session import GpuSession
 
@@ -168,7 +180,7 @@ async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options:
         session = await SimdSession.create(machine.cpu, lower(graph), threads=options.threads,
                                            threads_batch=options.threads_batch, precision=precision, **common)
     else:
-        return await _reference_session(file, graph, source, options, progress, cancel)
+        return await _reference_session(file, graph, source, sizes, options.kv_type, progress, cancel)
     try:
         await session.load_weights(source, file.tensors, progress, cancel)
     except BaseException:
@@ -177,8 +189,28 @@ async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options:
     return session
 
 
-async def _reference_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, progress: Progress,
-                             cancel: CancelToken) -> Session:
+@dataclass(frozen=True)
+class SessionSizes:
+    n_ctx: int
+    n_ubatch: int
+    max_outputs: int
+
+
+def session_sizes(graph: Graph, options: LoadOptions, n_ubatch: int) -> SessionSizes:
+    """Tokens of the context and of a batch, and rows of results; ``n_ubatch`` is used where the options name none.
+
+    A model that reads whole texts takes the longest one in one batch, and several short ones.
+    """
+    n_ctx = min(options.n_ctx, graph.n_positions or options.n_ctx)
+    if not graph.reads_whole_texts:
+        n_ubatch = min(options.n_ubatch or n_ubatch, n_ctx)
+        return SessionSizes(n_ctx, n_ubatch, min(MAX_OUTPUTS, n_ubatch))
+    n_ubatch = min(options.n_ubatch or n_ctx, n_ctx)
+    return SessionSizes(n_ctx, n_ubatch, n_ubatch if graph.pooling == "none" else min(MAX_TEXTS, n_ubatch))
+
+
+async def _reference_session(file: AsyncGGUFFile, graph: Graph, source: Any, sizes: SessionSizes, kv_type: str,
+                             progress: Progress, cancel: CancelToken) -> Session:
     import numpy as np
 
     from bridge.graph.reference import ReferenceSession
@@ -193,8 +225,9 @@ async def _reference_session(file: AsyncGGUFFile, graph: Graph, source: Any, opt
         weights[name] = dequantize(data, info.type.name).reshape(info.shape)
         progress(min(info.offset + info.nbytes, source.size), source.size)
     progress(source.size, source.size)
-    kv_dtype = {"f16": np.float16, "f32": np.float32}[options.kv_type]
-    return ReferenceSession(graph, weights, n_ctx=options.n_ctx, kv_dtype=kv_dtype)
+    kv_dtype = {"f16": np.float16, "f32": np.float32}[kv_type]
+    n_ubatch = sizes.n_ubatch if graph.reads_whole_texts else ReferenceSession.N_UBATCH
+    return ReferenceSession(graph, weights, n_ctx=sizes.n_ctx, n_ubatch=n_ubatch, kv_dtype=kv_dtype)
 
 
 def _check_integer(name: str, value: Any, high: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import Any
 
-from bridge.errors import ContextOverflow, DeviceError, InputError
+from bridge.errors import ContextOverflow, DeviceError, InputError, UnsupportedError
 from bridge.runtime.backend import Session
 from bridge.runtime.cancel import CancelToken
+from bridge.runtime.embeddings import Embeddings
 from bridge.runtime.generate import GenerateOptions, Piece, Prefilled, Usage, generate
 
 
@@ -19,7 +20,8 @@ class Model:
     """
 
     def __init__(self, session: Session, tokenizer: Any, *, metadata: Mapping[str, Any], architecture: str,
-                 n_vocab: int, n_ctx_train: int, nbytes: int, fingerprint: bytes = bytes(32), kv_type: str = "f16") -> None:
+                 n_vocab: int, n_ctx_train: int, nbytes: int, fingerprint: bytes = bytes(32), kv_type: str = "f16",
+                 has_logits: bool = True, embeddings: Embeddings | None = None) -> None:
         self._session = session
         self._tokens: list[int] = []
         self._n_reusable = 0
@@ -32,6 +34,8 @@ class Model:
         self.nbytes = nbytes
         self.fingerprint = fingerprint
         self.kv_type = kv_type
+        self.has_logits = has_logits
+        self.embeddings = embeddings
         self.last_usage = Usage()
         self.notes: list[str] = list(session.notes)
 
@@ -58,6 +62,11 @@ class Model:
     @property
     def n_ctx(self) -> int:
         return self._session.n_ctx
+
+    @property
+    def max_outputs(self) -> int:
+        """Most rows of logits or embeddings in one batch."""
+        return self._session.max_outputs
 
     @property
     def n_ubatch(self) -> int:
@@ -157,16 +166,25 @@ class Model:
             self.forget()
             await self._session.close()
 
+    async def run_embedding(self, batch: Sequence[int], outputs: Sequence[int], texts: Sequence[int] = ()) -> Any:
+        """Append a batch and return its rows of embeddings; see bridge.runtime.embeddings for whole texts."""
+        for i, token in enumerate(batch):
+            self._check_token(i, token)
+        return await self._append(batch, self._session.embed(batch, self.n_past, outputs, texts))
+
     async def _run(self, batch: Sequence[int], outputs: Sequence[int]) -> Any:
-        self._require_open()
-        start = self.n_past
+        return await self._append(batch, self._session.evaluate(batch, self.n_past, outputs))
+
+    async def _append(self, batch: Sequence[int], evaluation: Coroutine) -> Any:
         try:
-            logits = await self._session.evaluate(batch, start, outputs)
+            self._require_open()
+            rows = await evaluation
         except BaseException:
+            evaluation.close()
             self.forget()  # whatever the cache holds now, no prefix of it can be trusted
             raise
         self._tokens.extend(batch)
-        return logits
+        return rows
 
     def _require_open(self) -> None:
         if self._closed:
@@ -181,11 +199,17 @@ class Model:
         return limit
 
     def _check_prompt(self, prompt: Sequence[int]) -> None:
+        if not self.has_logits:
+            raise UnsupportedError(f"the model (architecture {self.architecture}) gives vectors for texts; it cannot predict "
+                                   "tokens")
         if not len(prompt):
             raise InputError("the prompt is empty: it has no tokens to evaluate")
         if len(prompt) > self.n_ctx:
             raise ContextOverflow(f"the prompt has {len(prompt)} tokens, which exceeds the context size of "
                                   f"{self.n_ctx} tokens")
         for i, token in enumerate(prompt):
-            if not isinstance(token, int) or not 0 <= token < self.n_vocab:
-                raise InputError(f"prompt token {i} is {token!r}; it must be an integer from 0 to {self.n_vocab - 1}")
+            self._check_token(i, token)
+
+    def _check_token(self, i: int, token: int) -> None:
+        if not isinstance(token, int) or not 0 <= token < self.n_vocab:
+            raise InputError(f"prompt token {i} is {token!r}; it must be an integer from 0 to {self.n_vocab - 1}")

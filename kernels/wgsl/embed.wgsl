@@ -9,7 +9,11 @@ struct Dims {
   first_row: u32,
   y_stride: u32,  // in vec4s
   scale: f32,
+  rows_of: u32,
 }
+
+const OF_TOKENS: u32 = 0u;
+const OF_POSITIONS: u32 = 1u;  // otherwise the first row
 
 @group(0) @binding(0) var<uniform> dims: Dims;
 @group(0) @binding(2) var<storage, read> weight: array<u32>;
@@ -21,15 +25,10 @@ struct Dims {
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let token = workgroup.y;
   if (token >= batch[N_TOKENS]) { return; }
-  //@ if POSITIONS
-  let row = batch[FIRST_POSITION] + token - text_begin(token) - dims.first_row;
-  //@ end
-  //@ if FIRST
-  let row = 0u - dims.first_row;
-  //@ end
-  //@ if TOKENS
-  let row = batch[batch[TOKEN_IDS] + token] - dims.first_row;
-  //@ end
+  var row = 0u;
+  if (dims.rows_of == OF_TOKENS) { row = batch[batch[TOKEN_IDS] + token]; }
+  if (dims.rows_of == OF_POSITIONS) { row = batch[FIRST_POSITION] + token - text_begin(token); }
+  row -= dims.first_row;
   if (row >= dims.n_out) { return; }
   let at = row * dims.row_bytes;
   let to = token * dims.y_stride;

@@ -43,11 +43,17 @@ FILES = {
     "qwen35": "qwen35-f32.gguf",
     "qwen3next": "qwen3next-q8_0.gguf",
     "rwkv7": "rwkv7-f16.gguf",
+    "bert": "bert-mean-f32.gguf",
+    "nomic-bert": "nomic-bert-f16.gguf",
+    "jina-bert-v2": "jina-bert-v2-f16.gguf",
+    "modern-bert": "modern-bert-q8_0.gguf",
+    "gemma-embedding": "gemma-embedding-f16.gguf",
+    "t5encoder": "t5encoder-f16.gguf",
 }
 
 
 OPTIONAL = r"^output\.weight$|\.bias$|^rope_freqs\.weight$"
-OPTIONAL_IN = {"stablelm": r"ffn_norm"}
+OPTIONAL_IN = {"stablelm": r"ffn_norm", **dict.fromkeys(("bert", "nomic-bert", "jina-bert-v2"), r"token_types")}
 """Tensors whose absence means something else."""
 UNUSED = {"rwkv7": {f"blk.0.time_mix_v{i}.weight" for i in range(3)}}
 """Tensors that files have and no model reads."""

@@ -135,16 +135,16 @@ def test_the_best_token_is_found_where_the_logits_lie(two_threads):
     async def check():
         session = await open_model(two_threads, "llama-tied-f32")
         logits = np.array(await session.evaluate([1, 2, 3], 0, [2]))
-        rows = Rows(two_threads, session._job, 1)
+        rows = Rows(two_threads, session._jobs["logits"], 1)
         assert len(rows) == logits.size and rows.best_token() == int(logits.argmax())
         ids, values, also = rows.best_tokens(20, [5, 0])
         assert ids.tolist() == np.argsort(-logits, kind="stable")[:20].tolist()
         assert np.array_equal(values, logits[list(ids)]) and np.array_equal(also, logits[[5, 0]])
         assert np.array_equal(rows.__buffer__(0), logits)
         logits[5] = np.nan
-        two_threads.write(session._job.result, logits)
+        two_threads.write(session._jobs["logits"].result, logits)
         assert rows.best_token() is None and rows.best_tokens(20, []) is None
-        assert Rows(two_threads, session._job, 2).best_tokens(1, []) is None
+        assert Rows(two_threads, session._jobs["logits"], 2).best_tokens(1, []) is None
         await session.close()
 
     asyncio.run(check())

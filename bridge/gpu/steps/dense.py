@@ -11,16 +11,20 @@ from bridge.plan.plan import Step
 FLOAT_MAX = 3.4028234663852886e38
 
 
+ROWS_OF = ("tokens", "positions", "first")
+"""In the order of their numbers in embed.wgsl."""
+
+
 def embed(b: CallBuilder, step: Step) -> Iterator[Call]:
     matrix = b.placement.matrices[step.weights[0].name]
     format, n_in = matrix.format, matrix.n_in
     columns = n_in // format.group + quads(n_in % format.group)
     for i, part in enumerate(matrix.parts):
-        dims = pack(n_in, part.n_rows, matrix.row_nbytes, part.first_row, quads(n_in), float(step.attrs["scale"]))
+        dims = pack(n_in, part.n_rows, matrix.row_nbytes, part.first_row, quads(n_in), float(step.attrs["scale"]),
+                    ROWS_OF.index(step.attrs["of"]))
         operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", step.output), *grid_of(matrix))
         access = "rw" + "r" * (len(operands) - 2)
-        yield from b.by_columns(step, "embed.wgsl", dims, operands, columns, access, **format.values, GRID_BINDING=4,
-                                **{name.upper(): step.attrs["of"] == name for name in ("tokens", "positions", "first")})
+        yield from b.by_columns(step, "embed.wgsl", dims, operands, columns, access, **format.values, GRID_BINDING=4)
 
 
 def matmul(b: CallBuilder, step: Step) -> Iterator[Call]:

@@ -28,10 +28,11 @@ class ReferenceSession:
     ``weights`` maps tensor names to float32 arrays of the graph's shapes; ``kv_dtype`` is float16 or float32.
     """
 
+    N_UBATCH = 512
     name = "reference"
     adapter: Mapping[str, str] = {}
 
-    def __init__(self, graph: Graph, weights: Mapping[str, np.ndarray], *, n_ctx: int, n_ubatch: int = 512,
+    def __init__(self, graph: Graph, weights: Mapping[str, np.ndarray], *, n_ctx: int, n_ubatch: int = N_UBATCH,
                  kv_dtype: Any = np.float16) -> None:
         self.graph, self.n_ctx, self.n_ubatch, self.max_outputs = graph, n_ctx, n_ubatch, n_ubatch
         self.notes: list[str] = []
