@@ -1,4 +1,5 @@
-"""The CPU backend in a real page: threads and none, the choice of a backend, cancelling, memory, and what may be missing."""
+"""The CPU backend in a real page: threads and none, the choice of a backend, cancelling, memory, and what may be
+missing."""
 
 from __future__ import annotations
 
@@ -175,9 +176,9 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_fetched(bridge, site)
     file = site.folder / SMOLLM2.lstrip("/")
     big = Fault(file, bytes_per_second=10e6)  # what is on its way while the header is looked at is not much then
     refused = bridge.load(site.fault("big.gguf", big), nGpuLayers=0, nCtx=1 << 20)
-    assert re.fullmatch(r"Failed to load GGUF model: the model needs \d+ MiB of memory \(\d+ MiB for weights, \d+ MiB for a "
-                        r"context of 1048576 tokens, \d+ MiB to compute in\); the CPU backend can have at most 16384 MiB here",
-                        refused.message)
+    assert re.fullmatch(r"Failed to load GGUF model: the model needs \d+ MiB of memory \(\d+ MiB for weights, "
+                        r"\d+ MiB for a context of 1048576 tokens, \d+ MiB to compute in\); "
+                        r"the CPU backend can have at most 16384 MiB here", refused.message)
     assert big.bytes_sent < file.stat().st_size / 3
     on_cpu(bridge, site.fault("m.gguf", Fault(LLAMA)))
     assert bridge.complete("Hello").result
@@ -216,8 +217,8 @@ def test_a_browser_without_simd_is_told_so_or_computes_on_the_gpu(page, messages
     bridge.call("tokenize", "start the engine, which needs the function that is taken away next")
     page.evaluate(NO_SIMD)
     failed = bridge.load(site.fault("m.gguf", Fault(LLAMA)), nGpuLayers=0)
-    assert failed.message == ("Failed to load GGUF model: this browser cannot run the CPU kernels, which need WebAssembly "
-                              "SIMD: Wasm SIMD unsupported")
+    assert failed.message == ("Failed to load GGUF model: this browser cannot run the CPU kernels, "
+                              "which need WebAssembly SIMD: Wasm SIMD unsupported")
     bridge.load(site.fault("m.gguf", Fault(LLAMA)), nGpuLayers=None).result
     assert bridge.get("getBackendName()") == "WebGPU"
     assert "no_cpu_backend:using_software_webgpu" in bridge.metadata("runtime_notes")
@@ -248,8 +249,8 @@ def test_a_model_on_the_gpu_gives_the_memory_back(bridge, site):
 def test_a_failed_load_leaves_the_threads_and_the_next_one_works(bridge, site):
     on_cpu(bridge, site.fault("m.gguf", Fault(LLAMA)))
     threads = bridge.call("debugCounters").result["cpuThreads"]
-    failed = bridge.load(site.fault("short.gguf", Fault(LLAMA, drop_after=LLAMA.stat().st_size // 2, drops=99)), nGpuLayers=0,
-                         streamResumeRetries=0)
+    short = Fault(LLAMA, drop_after=LLAMA.stat().st_size // 2, drops=99)
+    failed = bridge.load(site.fault("short.gguf", short), nGpuLayers=0, streamResumeRetries=0)
     assert failed.error
     assert bridge.call("debugCounters").result["cpuThreads"] == threads
     on_cpu(bridge, site.fault("m.gguf", Fault(LLAMA)))

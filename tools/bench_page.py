@@ -1,9 +1,9 @@
 """Compares the bridge with wllama (llama.cpp compiled to WebAssembly): ``make bench``, figures in build/bench.json.
 
 One Chromium, a new page for each run, both engines in turn on the same model file: load it, evaluate the same prompt,
-decode greedily, unload; so many rounds, the order of the engines changing from round to round. No model cache is used. What
-is shown are medians and the ratios of medians: the figures of one run belong together, those of different machines or hours
-do not.
+decode greedily, unload; so many rounds, the order of the engines changing from round to round. No model cache is used.
+What is shown are medians and the ratios of medians: the figures of one run belong together, those of different machines
+or hours do not.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ PEER_FILES = (
           (NpmMember(PEER, "package/esm/wasm/wllama.wasm"),)),
 )
 PROMPT = (
-    "The history of the bridge begins with a tree that fell across a stream. People learned to lay beams on piers of stone, "
-    "then to build arches, which carry their load by pressing each stone against its neighbours. The Romans built arches "
-    "of brick and concrete, some of which still carry traffic. In the nineteenth century iron and then steel made it "
-    "possible to hang a roadway from cables, and spans grew from tens of metres to more than a kilometre. A modern "
-    "suspension bridge is a balance of a few large forces: the weight of the deck, the pull of the main cables, the push "
-    "of the towers into the ground, and the grip of the anchorages. The most famous bridge in the world is"
+    "The history of the bridge begins with a tree that fell across a stream. People learned to lay beams on piers of "
+    "stone, then to build arches, which carry their load by pressing each stone against its neighbours. The Romans "
+    "built arches of brick and concrete, some of which still carry traffic. In the nineteenth century iron and then "
+    "steel made it possible to hang a roadway from cables, and spans grew from tens of metres to more than a "
+    "kilometre. A modern suspension bridge is a balance of a few large forces: the weight of the deck, the pull of "
+    "the main cables, the push of the towers into the ground, and the grip of the anchorages. The most famous bridge "
+    "in the world is"
 )
 FIGURES = (
     # title, unit, how it comes from a run, whether more is better
@@ -116,11 +117,13 @@ def open_browser(site: Path, models: dict[str, Path]) -> Iterator[tuple[Any, str
     routes = [
         Route("/bench.html", lambda request: FileResponse(PAGE)),
         Mount("/bench/wllama", StaticFiles(directory=BUILD / "bench" / "wllama")),
-        *(Route(f"/bench/models/{name}.gguf", lambda request, file=file: FileResponse(file)) for name, file in models.items()),
+        *(Route(f"/bench/models/{name}.gguf", lambda request, file=file: FileResponse(file))
+          for name, file in models.items()),
     ]
     with running_server(create_app(site, routes=routes)) as address, sync_playwright() as playwright, \
             tempfile.TemporaryDirectory() as profile:
-        context = playwright.chromium.launch_persistent_context(profile, executable_path=require_browser(), args=list(FLAGS))
+        context = playwright.chromium.launch_persistent_context(profile, executable_path=require_browser(),
+                                                                args=list(FLAGS))
         try:
             context.set_default_timeout(TIMEOUT_MS)
             yield context, address
@@ -152,13 +155,15 @@ def bench(browser: Any, address: str, models: dict[str, Path], options: argparse
             runs: dict[str, list[dict]] = {"bridge": [], "wllama": []}
             for number in range(options.rounds):
                 for engine in sorted(runs, reverse=number % 2 == 1):
-                    url = f"{address}/bench/models/{model}.gguf?run={time.time_ns()}"  # no engine may find it in a cache
+                    # No engine may find it in a cache.
+                    url = f"{address}/bench/models/{model}.gguf?run={time.time_ns()}"
                     spec = {"url": url, "prompt": PROMPT, "threads": threads, "nCtx": options.ctx,
                             "nPredict": options.predict, "layers": 0}
                     run = measure(browser, address, engine, spec)
                     runs[engine].append(run)
                     show = ", ".join(f"{title} {value(run):.1f} {unit}" for title, unit, value, _ in FIGURES)
-                    print(f"{model}, {threads} threads, round {number + 1}, {engine}: {show}", file=sys.stderr, flush=True)
+                    case = f"{model}, {threads} threads, round {number + 1}, {engine}"
+                    print(f"{case}: {show}", file=sys.stderr, flush=True)
             counts = {run["promptTokens"] for found in runs.values() for run in found}
             if len(counts) != 1:
                 raise BridgeError(f"the engines evaluated prompts of {sorted(counts)} tokens; they must be the same")
@@ -173,7 +178,7 @@ def summary(case: dict) -> dict:
         ours, theirs = (median(map(value, case["runs"][engine])) for engine in ("bridge", "wllama"))
         ratio = ours / theirs if more_is_better else theirs / ours
         figures[title] = {"unit": unit, "bridge": ours, "wllama": theirs, "ratio": ratio if ours and theirs else None}
-    return {"model": case["model"], "threads": case["threads"], "promptTokens": case["promptTokens"], "figures": figures}
+    return {key: case[key] for key in ("model", "threads", "promptTokens")} | {"figures": figures}
 
 
 def table(summaries: list[dict]) -> str:
@@ -182,8 +187,8 @@ def table(summaries: list[dict]) -> str:
     for case in summaries:
         for title, figure in case["figures"].items():
             ratio = f"{figure['ratio']:.1f} ×" if figure["ratio"] else "-"
-            lines.append(f"| {case['model']} | {case['threads']} | {title}, {figure['unit']} | {figure['bridge']:.1f} | "
-                         f"{figure['wllama']:.1f} | {ratio} |")
+            lines.append(f"| {case['model']} | {case['threads']} | {title}, {figure['unit']} "
+                         f"| {figure['bridge']:.1f} | {figure['wllama']:.1f} | {ratio} |")
     return "\n".join(lines)
 
 

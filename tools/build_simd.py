@@ -1,4 +1,5 @@
-"""Compiles the CPU kernels, ``kernels/simd/*.c``, to WebAssembly: ``python -m tools.build_simd [OUT]`` (default build/simd).
+"""Compiles the CPU kernels, ``kernels/simd/*.c``, to WebAssembly: ``python -m tools.build_simd [OUT]`` (default
+build/simd).
 
 The compiler is clang out of the ``ziglang`` package, so nothing but pip is needed. One file per variant:
 
@@ -89,7 +90,8 @@ def fingerprint(variant: Variant) -> str:
 
 
 def build(variant: Variant, folder: Path) -> Path:
-    """Compile one variant into ``folder`` unless it is there already; raises CalledProcessError with the messages shown."""
+    """Compile one variant into ``folder`` unless it is there already; raises CalledProcessError with the messages
+    shown."""
     out, stamp = folder / f"{variant.name}.wasm", folder / f".{variant.name}"
     wanted = fingerprint(variant)
     if out.is_file() and stamp.is_file() and stamp.read_text() == wanted:
@@ -97,7 +99,8 @@ def build(variant: Variant, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f".{variant.name}.partial.wasm"
     # One cache for all: compilers running side by side share what they compile of their own runtime.
-    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(folder / ".cache"), "ZIG_LOCAL_CACHE_DIR": str(folder / ".cache")}
+    cache = str(folder / ".cache")
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
     subprocess.run(command(variant, partial), check=True, env=environment)
     partial.replace(out)
     stamp.write_text(wanted)
@@ -105,8 +108,10 @@ def build(variant: Variant, folder: Path) -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.build_simd", description="Compile the CPU kernels to WebAssembly.")
-    parser.add_argument("out", nargs="?", type=Path, default=OUT, help="folder for the .wasm files (default: build/simd)")
+    parser = argparse.ArgumentParser(prog="python -m tools.build_simd",
+                                     description="Compile the CPU kernels to WebAssembly.")
+    parser.add_argument("out", nargs="?", type=Path, default=OUT,
+                        help="folder for the .wasm files (default: build/simd)")
     parser.add_argument("--only", metavar="NAME", choices=[v.name for v in VARIANTS], help="one variant")
     options = parser.parse_args()
     wanted = [v for v in VARIANTS if options.only in (None, v.name)]

@@ -1,7 +1,8 @@
 """The CPU kernels in a headless Chromium, driven from CPython through the very modules a page uses.
 
-web/simd_host.js runs in a page, ``bridge.simd.js_host`` here, on the stand-in for ``pyodide.ffi`` of tools/page_gpu.py: so
-the kernels can be tested on the browser's own WebAssembly compiler, with and without threads, without starting Pyodide.
+web/simd_host.js runs in a page, ``bridge.simd.js_host`` here, on the stand-in for ``pyodide.ffi`` of tools/page_gpu.py:
+so the kernels can be tested on the browser's own WebAssembly compiler, with and without threads, without starting
+Pyodide.
 """
 
 from __future__ import annotations

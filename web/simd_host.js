@@ -1,9 +1,9 @@
 /**
- * The CPU backend's machine as the Python engine drives it (bridge/simd/js_host.py): one WebAssembly memory with the kernels
- * on it, and a team of workers that sleep between jobs. Knows nothing about models.
+ * The CPU backend's machine as the Python engine drives it (bridge/simd/js_host.py): one WebAssembly memory with the
+ * kernels on it, and a team of workers that sleep between jobs. Knows nothing about models.
  *
- * In a worker the caller is thread 0 and blocks while a job runs; on a page's own thread, which may not block, all threads
- * are workers and the caller awaits their message, or, without shared memory, computes alone.
+ * In a worker the caller is thread 0 and blocks while a job runs; on a page's own thread, which may not block, all
+ * threads are workers and the caller awaits their message, or, without shared memory, computes alone.
  */
 
 import { macrotask, upload } from './simd_upload.js';
@@ -37,10 +37,10 @@ export class SimdHostError extends Error {
 
 /**
  * @param {string} options  JSON of
- * @param {number | null} pool  threads to have, at most one per core (null: one per core, at most 8); without cross-origin
- *   isolation there is but the caller's own
- * @param {boolean | null} [memory64]  64-bit addresses, where the browser has them: for all models, for none, or (null) for
- *   those that need more than 4 GiB
+ * @param {number | null} pool  threads to have, at most one per core (null: one per core, at most 8); without
+ *   cross-origin isolation there is but the caller's own
+ * @param {boolean | null} [memory64]  64-bit addresses, where the browser has them: for all models, for none, or (null)
+ *   for those that need more than 4 GiB
  * @param {string} [base]  folder of the .wasm files
  * @returns {Promise<SimdHost>}
  */
@@ -98,7 +98,8 @@ class SimdHost {
   }
 
   counters() {
-    return JSON.stringify({ ...this.#counters, threads: this.#workers.length, memory_bytes: this.#memory?.buffer.byteLength ?? 0 });
+    const memoryBytes = this.#memory?.buffer.byteLength ?? 0;
+    return JSON.stringify({ ...this.#counters, threads: this.#workers.length, memory_bytes: memoryBytes });
   }
 
   /** Makes the memory at least that large; it may be the last model's, with what that left in it. */
@@ -114,9 +115,9 @@ class SimdHost {
     try {
       this.#memory.grow(this.#bits === 64 ? BigInt(missing) : missing);
     } catch {
-      const now = this.#memory.buffer.byteLength;
+      const now = mebibytes(this.#memory.buffer.byteLength);
       this.#stop();
-      throw new SimdHostError(`the browser refused to enlarge the memory from ${mebibytes(now)} to ${mebibytes(nbytes)}`);
+      throw new SimdHostError(`the browser refused to enlarge the memory from ${now} to ${mebibytes(nbytes)}`);
     }
   }
 
@@ -185,8 +186,8 @@ class SimdHost {
   }
 
   /**
-   * The `k` largest of `n` numbers at `address`, by way of the memory at `to`: their indices, themselves, and behind them
-   * the numbers with the indices `also` (JSON). Null where they cannot be told.
+   * The `k` largest of `n` numbers at `address`, by way of the memory at `to`: their indices, themselves, and behind
+   * them the numbers with the indices `also` (JSON). Null where they cannot be told.
    */
   topTokens(address, n, k, to, also) {
     if (!this.#guard(() => this.#exports.top_tokens(this.#address(address), n, k, this.#address(to)))) return null;
@@ -238,7 +239,8 @@ class SimdHost {
         reason = error;
       }
     }
-    throw new SimdHostError(`this browser cannot run the CPU kernels, which need WebAssembly SIMD: ${reason.message}`, 'UNSUPPORTED');
+    const message = `this browser cannot run the CPU kernels, which need WebAssembly SIMD: ${reason.message}`;
+    throw new SimdHostError(message, 'UNSUPPORTED');
   }
 
   #makeMemory(bits) {
@@ -262,13 +264,14 @@ class SimdHost {
     for (let number = first; number < this.#threads; number++) {
       const worker = startThread(`bridge thread ${number}`);
       this.#workers.push(worker);
-      const stackTop = MODULE_BYTES + STACK_BYTES * (number + 1);
-      worker.postMessage({ module, memory: this.#memory, number, stackTop: this.#bits === 64 ? BigInt(stackTop) : stackTop });
+      const stackTop = this.#address(MODULE_BYTES + STACK_BYTES * (number + 1));
+      worker.postMessage({ module, memory: this.#memory, number, stackTop });
       ready.push(new Promise((resolve, reject) => {
         worker.onmessage = ({ data }) => (data === DONE ? this.#finished?.resolve() : resolve());
         worker.onerror = (event) => {
           event.preventDefault();
-          const error = this.#failed(`a thread of the CPU backend failed: ${event.message || 'it could not be started'}`);
+          const reason = event.message || 'it could not be started';
+          const error = this.#failed(`a thread of the CPU backend failed: ${reason}`);
           this.#finished?.reject(error);
           reject(error);
         };
@@ -313,7 +316,8 @@ class SimdHost {
     try {
       return compute();
     } catch (error) {
-      throw error instanceof WebAssembly.RuntimeError ? this.#failed(`the CPU kernels failed: ${error.message}`) : error;
+      if (!(error instanceof WebAssembly.RuntimeError)) throw error;
+      throw this.#failed(`the CPU kernels failed: ${error.message}`);
     }
   }
 

@@ -1,8 +1,8 @@
 /**
  * The one pass over a model file that fills the CPU backend's memory (bridge/simd/upload.py says the same in Python).
  *
- * Chunks are copied to a staging area of the WebAssembly memory; when it holds whole steps of a span (four rows of a matrix)
- * the kernels take them to their place. So no more than a chunk and the staging area is ever held.
+ * Chunks are copied to a staging area of the WebAssembly memory; when it holds whole steps of a span (four rows of a
+ * matrix) the kernels take them to their place. So no more than a chunk and the staging area is ever held.
  */
 
 const PROGRESS_MS = 50;
@@ -12,7 +12,8 @@ const PAUSE_MS = 30; // of work before the thread's other tasks get a turn
  * @param {{stream: Function}} source  of byte_source.js
  * @param {{ranges: Array<[number, number, number]>, spans: Array, capacity: number}} plan
  *   ranges: first byte, end byte and number of spans of each stream; a span: {offset, length, step, row, name, target}
- * @param {{stage: (at: number, bytes: Uint8Array) => void, take: (span: object, done: number, count: number) => void}} memory
+ * @param {{stage: (at: number, bytes: Uint8Array) => void, take: (span: object, done: number, count: number) => void}}
+ *   memory
  * @param {AbortSignal} signal
  * @param {(position: number) => void} onProgress
  */
@@ -51,8 +52,9 @@ export function macrotask() {
 }
 
 /**
- * Cuts a stream that starts at byte `position` into spans, and spans into runs of whole steps. `memory.stage` gathers bytes
- * in a staging area of `capacity` bytes; `memory.take` says that it holds `count` bytes of a span after the `done` before.
+ * Cuts a stream that starts at byte `position` into spans, and spans into runs of whole steps. `memory.stage` gathers
+ * bytes in a staging area of `capacity` bytes; `memory.take` says that it holds `count` bytes of a span after the
+ * `done` before.
  */
 export class StepWriter {
   #spans;
@@ -97,6 +99,7 @@ export class StepWriter {
   finish() {
     if (!this.#spans.length) return;
     const { offset, length, name } = this.#spans[0];
-    throw new Error(`the stream ended at byte ${this.position} of the file, inside tensor ${name}, which ends at byte ${offset + length}`);
+    throw new Error(`the stream ended at byte ${this.position} of the file, inside tensor ${name}, `
+      + `which ends at byte ${offset + length}`);
   }
 }

@@ -1,8 +1,8 @@
 """The layouts weights have in the CPU backend's memory, and which of them each block format of a file becomes.
 
 A layout interleaves four rows (kernels/simd/blocks.h draws them); its number, geometry and kernels are in C, and a test
-holds both tables to each other. Formats without a layout of their own are expanded when they arrive: to signed bytes with
-a float32 scale per 16 columns, which holds every value of theirs exactly.
+holds both tables to each other. Formats without a layout of their own are expanded when they arrive: to signed bytes
+with a float32 scale per 16 columns, which holds every value of theirs exactly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROWS = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """Bytes of four rows: ``head`` before every ``blocks`` blocks, ``block`` for each 32 columns; floats: ``element``."""
+    """Bytes of four rows: ``head`` before ``blocks`` blocks, ``block`` for each 32 columns; floats: ``element``."""
 
     number: int
     name: str
@@ -32,7 +32,7 @@ class Layout:
         return self.element > 0
 
     def group_nbytes(self, n_in: int) -> int:
-        """Bytes of four rows of ``n_in`` columns, a multiple of 32 (256 for K formats) unless the layout is a float one."""
+        """Bytes of four rows of ``n_in`` columns, a multiple of 32 (256 for K formats) unless they are floats."""
         if self.is_float:
             return ROWS * self.element * n_in
         return n_in // (32 * self.blocks) * (self.head + self.blocks * self.block)
@@ -61,8 +61,8 @@ _TABLE = (
 
 LAYOUTS = {row[0]: Layout(number, *row) for number, row in enumerate(_TABLE)}
 EXPANDED = {
-    "IQ1_S": "IQ1_S", "IQ1_M": "IQ1_S", "IQ2_XXS": "IQ2_XXS", "IQ2_XS": "IQ2_XS", "IQ2_S": "IQ2_S", "IQ3_XXS": "IQ3_XXS",
-    "IQ3_S": "IQ3_S", "TQ1_0": None, "TQ2_0": None, "NVFP4": None, "Q1_0": None, "Q2_0": None,
+    "IQ1_S": "IQ1_S", "IQ1_M": "IQ1_S", "IQ2_XXS": "IQ2_XXS", "IQ2_XS": "IQ2_XS", "IQ2_S": "IQ2_S",
+    "IQ3_XXS": "IQ3_XXS", "IQ3_S": "IQ3_S", "TQ1_0": None, "TQ2_0": None, "NVFP4": None, "Q1_0": None, "Q2_0": None,
 }
 """Formats that become WIDE8, each with the grid of bridge.quants.grids that its decoder needs."""
 

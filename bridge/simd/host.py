@@ -1,8 +1,8 @@
 """The machine the CPU backend computes on, as a protocol with two implementations: one WebAssembly memory and a team of
 threads on it.
 
-``js_host`` drives web/simd_host.js from Pyodide, ``wasmtime_host`` the ``wasmtime`` package under CPython. Addresses are
-bytes; "units" are 16 bytes, so that 32 bits reach beyond 4 GiB.
+``js_host`` drives web/simd_host.js from Pyodide, ``wasmtime_host`` the ``wasmtime`` package under CPython. Addresses
+are bytes; "units" are 16 bytes, so that 32 bits reach beyond 4 GiB.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Vector:
 
 @dataclass(frozen=True)
 class Span:
-    """``length`` bytes of the file from ``offset``, taken ``step`` bytes at a time (four rows, one number); the last step
-    may be shorter by whole ``row`` bytes."""
+    """``length`` bytes of the file from ``offset``, taken ``step`` bytes at a time (four rows, one number); the last
+    step may be shorter by whole ``row`` bytes."""
 
     offset: int
     length: int
@@ -74,8 +74,8 @@ class Job:
     """A program in memory and what its runs need: units of its records, of the parameters as the caller writes them
     (mail) and as they are read, and of the threads' scratch memory.
 
-    The result is rows of ``row_nbytes`` bytes, ``row_stride`` bytes apart from address ``result``; at address ``selected``
-    there is room for MAX_SELECTED of its numbers and their indices.
+    The result is rows of ``row_nbytes`` bytes, ``row_stride`` bytes apart from address ``result``; at address
+    ``selected`` there is room for MAX_SELECTED of its numbers and their indices.
     """
 
     program: int
@@ -118,8 +118,7 @@ class Host(Protocol):
     dot_mode: int
     @property
     def variant(self) -> str:
-        """Name of the module in use (tools/build_simd.py), such as "relaxed-threads"; with 64 in it, of 64-bit addresses.
-        """
+        """Name of the module in use (tools/build_simd.py), such as "relaxed-threads"; 64 in it: of 64-bit addresses."""
 
     @property
     def counters(self) -> Counters: ...
@@ -144,7 +143,7 @@ class Host(Protocol):
         """
 
     async def run(self, job: Job, params: bytes, n_threads: int, n_rows: int) -> Any:
-        """Copy in the parameters, run the job, and return ``n_rows`` rows of the result as a float32 buffer, None for none.
+        """Copy in the parameters, run the job, and return ``n_rows`` rows of the result as float32, None for none.
 
         It is valid until the next run. Lets other tasks of the event loop run first. Raises DeviceError.
         """

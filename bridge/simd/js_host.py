@@ -19,11 +19,11 @@ from bridge.simd.upload import ranges_of
 
 
 async def open_host(simd_module: Any, pool: int | None, memory64: bool | None) -> JsHost:
-    """The host of the exports of web/simd_host.js, with ``pool`` threads, at most one per core (None: those, at most 8).
+    """The host of the exports of web/simd_host.js, with ``pool`` threads, at most one per core (None: 8 at most).
 
     Addresses have 64 bits for all models (``memory64`` True), for those beyond 4 GiB (None) or for none (False), where
-    the browser has them. Raises UnsupportedError when the browser cannot run the kernels and DeviceError when it refuses
-    them memory or threads.
+    the browser has them. Raises UnsupportedError when the browser cannot run the kernels and DeviceError when it
+    refuses them memory or threads.
     """
     try:
         options = {"pool": pool, "memory64": memory64}
@@ -66,7 +66,7 @@ class JsHost:
 
     async def upload(self, source: Any, spans: Sequence[Span], staging: int, staging_nbytes: int, progress: Any,
                      cancel: Any) -> None:
-        plan = json.dumps({"ranges": ranges_of(spans), "spans": [asdict(span) for span in spans], "capacity": staging_nbytes})
+        plan = json.dumps({"ranges": ranges_of(spans), "spans": list(map(asdict, spans)), "capacity": staging_nbytes})
         on_progress = create_proxy(lambda position: progress(position, source.size))
         forget = cancel.on_cancel(lambda: self._call("abortUpload"))
         try:
@@ -135,8 +135,8 @@ class Rows:
         return best if best >= 0 else None
 
     def best_tokens(self, k: int, also: Sequence[int]) -> tuple[array, array, array] | None:
-        """The k largest numbers of a single row, largest first and equal ones by index: indices, numbers, and the numbers
-        with the indices ``also``. None where they cannot be told."""
+        """The k largest numbers of a single row, largest first and equal ones by index: indices, numbers, and the
+        numbers with the indices ``also``. None where they cannot be told."""
         if self._n_rows != 1 or k > MAX_SELECTED:
             return None
         job = self._job

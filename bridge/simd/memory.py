@@ -1,8 +1,8 @@
 """Where everything lies in the one memory, known from the header alone: a model that does not fit is refused before a
 byte of its weights is fetched.
 
-From the bottom: the module's own data, the threads' stacks, the program, the parameters, staging for the upload, scratch
-for each thread, weights, kv cache, slots, packed activations.
+From the bottom: the module's own data, the threads' stacks, the program, the parameters, staging for the upload,
+scratch for each thread, weights, kv cache, slots, packed activations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Operations of the kernels: which one, with which regions of memory, touched how; bridge.simd.steps makes them of steps.
+"""Operations of the kernels: which one, with which regions of memory, touched how; bridge.simd.steps makes them of
+steps.
 
 Those two are the only places that know both the plan's vocabulary and the kernels' arguments (the structs in
 kernels/simd/*.c, in the same order). Nothing here knows an address. Rows of every slot begin at a multiple of 16 bytes.
@@ -73,8 +74,8 @@ def stride(width: int) -> int:
 class OpBuilder:
     """Operations for the steps of one plan.
 
-    ``exact``: multiply with unrounded activations. ``has_relaxed`` and ``dot_mode`` say how this machine multiplies bytes.
-    ``formats`` and ``packed`` tell afterwards what the memory must hold.
+    ``exact``: multiply with unrounded activations. ``has_relaxed`` and ``dot_mode`` say how this machine multiplies
+    bytes. ``formats`` and ``packed`` tell afterwards what the memory must hold.
     """
 
     def __init__(self, plan: Plan, *, kv_type: str, exact: bool, has_relaxed: bool, dot_mode: int) -> None:
@@ -111,7 +112,8 @@ class OpBuilder:
         self._current.add(region)
         source = Region("slot", slot)
         args = (source, region, stride(n_in * repeat), n_in, repeat, 1 if single else TILE, int(wide))
-        yield Op("quantise", step.rows, args, (Access(source, stride(n_in * repeat)),), (Access(region, n_in),), f"quantise {step.name}")
+        yield Op("quantise", step.rows, args, (Access(source, stride(n_in * repeat)),), (Access(region, n_in),),
+                 f"quantise {step.name}")
 
     def packed_region(self, slot: int, n_in: int, wide: bool, single: bool) -> Region:
         return Region("packed", (slot, n_in, wide, single))
@@ -137,6 +139,6 @@ class OpBuilder:
 
 def _checked(format: Format, weight: Weight) -> Format:
     if len(weight.shape) == 1 and weight.type not in VECTOR_TYPES:
-        raise UnsupportedError(f"tensor {weight.name} is a vector of the type {weight.type}; the CPU backend takes vectors "
-                               f"of {', '.join(VECTOR_TYPES)}")
+        raise UnsupportedError(f"tensor {weight.name} is a vector of the type {weight.type}; "
+                               f"the CPU backend takes vectors of {', '.join(VECTOR_TYPES)}")
     return format

@@ -1,8 +1,8 @@
 """A model on the CPU: its weights, cache and activations in one WebAssembly memory, and the replay of its program.
 
-Life of a session: ``create`` lowers the plan to a program and lays out the memory, so that what does not fit or cannot be
-computed is refused before anything is downloaded; ``load_weights`` streams the file into its place; ``evaluate`` hands
-over a parameter block and replays. The host (memory and threads) is the caller's and outlives the session.
+Life of a session: ``create`` lowers the plan to a program and lays out the memory, so that what does not fit or cannot
+be computed is refused before anything is downloaded; ``load_weights`` streams the file into its place; ``evaluate``
+hands over a parameter block and replays. The host (memory and threads) is the caller's and outlives the session.
 """
 
 from __future__ import annotations
@@ -72,23 +72,23 @@ class SimdSession:
                 "variant": self._host.variant}
 
     @classmethod
-    async def create(cls, host: Host, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str = "f16", max_outputs: int = 8,
-                     threads: int | None = None, threads_batch: int | None = None,
+    async def create(cls, host: Host, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str = "f16",
+                     max_outputs: int = 8, threads: int | None = None, threads_batch: int | None = None,
                      precision: str = "fast") -> SimdSession:
         """A session for a plan, still without weights.
 
         ``threads`` compute single tokens, ``threads_batch`` (as many by default) prompts; None takes all the host has,
-        and more than that is capped. Raises UnsupportedError for what the kernels cannot do, InputError for what does not
-        fit, and DeviceError when the memory is refused.
+        and more than that is capped. Raises UnsupportedError for what the kernels cannot do, InputError for what does
+        not fit, and DeviceError when the memory is refused.
         """
         if precision not in PRECISIONS:
             raise InputError(f"precision is {precision!r}; it must be one of {', '.join(PRECISIONS)}")
         n_ubatch = min(n_ubatch, n_ctx)
         wanted = threads or host.n_threads
         wanted_batch = threads_batch or wanted
-        session = cls(host, plan, n_ctx=n_ctx, n_ubatch=n_ubatch, kv_type=kv_type, max_outputs=min(max_outputs, n_ubatch),
-                      threads=min(wanted, host.n_threads), threads_batch=min(wanted_batch, host.n_threads),
-                      precision=precision)
+        session = cls(host, plan, n_ctx=n_ctx, n_ubatch=n_ubatch, kv_type=kv_type,
+                      max_outputs=min(max_outputs, n_ubatch), threads=min(wanted, host.n_threads),
+                      threads_batch=min(wanted_batch, host.n_threads), precision=precision)
         session.notes += _caps(host, wanted, wanted_batch)
         await session._prepare()
         return session

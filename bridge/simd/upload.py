@@ -33,8 +33,8 @@ def ranges_of(spans: Sequence[Span]) -> list[tuple[int, int, int]]:
 class StepWriter:
     """Cuts a stream that starts at byte ``position`` into spans, and spans into runs of whole steps.
 
-    Bytes are gathered with ``stage(at, data)`` in staging memory of ``capacity`` bytes (at least one step of every span);
-    ``take(span, done, count)`` says that it holds bytes ``done`` … ``done + count`` of the span.
+    Bytes are gathered with ``stage(at, data)`` in staging memory of ``capacity`` bytes (at least one step of every
+    span); ``take(span, done, count)`` says that it holds bytes ``done`` … ``done + count`` of the span.
     """
 
     def __init__(self, position: int, spans: Sequence[Span], capacity: int, stage: Callable[[int, Any], None],
@@ -73,7 +73,8 @@ class StepWriter:
 class Pump:
     """Moves a file's bytes through the staging memory, from a source that Python reads."""
 
-    def __init__(self, stage: Callable[[int, Any], None], take: Callable[[Span, int, int], None], capacity: int) -> None:
+    def __init__(self, stage: Callable[[int, Any], None], take: Callable[[Span, int, int], None],
+                 capacity: int) -> None:
         self._stage, self._take, self._capacity = stage, take, capacity
 
     async def run(self, source: Any, spans: Sequence[Span], progress: Any, cancel: Any) -> None:

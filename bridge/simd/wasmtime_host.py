@@ -1,7 +1,7 @@
 """The kernels under CPython: a memory and threads of the ``wasmtime`` package.
 
-Calls into wasmtime let go of the interpreter's lock, so a team is plain Python threads, each with an instance of its own on
-the one memory.
+Calls into wasmtime let go of the interpreter's lock, so a team is plain Python threads, each with an instance of its
+own on the one memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from bridge.simd.host import (
 )
 from bridge.simd.upload import Pump
 
-PLACES = (Path(__file__).resolve().parents[1] / "_kernels" / "simd", Path(__file__).resolve().parents[2] / "build" / "simd")
+_HERE = Path(__file__).resolve()
+PLACES = (_HERE.parents[1] / "_kernels" / "simd", _HERE.parents[2] / "build" / "simd")
 JOIN_SECONDS = 5.0
 WIDE_VARIANT = "relaxed64-threads"
 """The module with 64-bit addresses."""
@@ -44,7 +45,8 @@ class _SharedMemory(wasmtime.SharedMemory):
     """wasmtime 50's own ``_as_extern`` makes a pointer to a pointer, which ctypes then refuses."""
 
     def _as_extern(self) -> Any:
-        return _ffi.wasmtime_extern_t(_ffi.WASMTIME_EXTERN_SHAREDMEMORY, _ffi.wasmtime_extern_union(sharedmemory=self.ptr()))
+        memory = _ffi.wasmtime_extern_union(sharedmemory=self.ptr())
+        return _ffi.wasmtime_extern_t(_ffi.WASMTIME_EXTERN_SHAREDMEMORY, memory)
 
 
 @cache
@@ -62,7 +64,8 @@ def _module(variant: str, deterministic: bool) -> tuple[wasmtime.Engine, wasmtim
         file = place / f"{variant}.wasm"
         if file.is_file():
             return engine, wasmtime.Module.from_file(engine, str(file))
-    raise UnsupportedError(f"the CPU kernels are not built ({variant}.wasm is missing); run 'python -m tools.build_simd'")
+    raise UnsupportedError(f"the CPU kernels are not built ({variant}.wasm is missing); "
+                           "run 'python -m tools.build_simd'")
 
 
 class WasmtimeHost:
@@ -70,8 +73,8 @@ class WasmtimeHost:
 
     ``variant`` names the module; one without threads computes with one. Beside the default one there is one with 64-bit
     addresses, for all models (``memory64`` True), for those beyond 4 GiB (None) or for none (False). ``deterministic``
-    makes relaxed instructions do what the specification calls their deterministic behaviour, ``careful`` assumes the worst
-    of them; both are for tests.
+    makes relaxed instructions do what the specification calls their deterministic behaviour, ``careful`` assumes the
+    worst of them; both are for tests.
     """
 
     def __init__(self, n_threads: int | None = None, *, variant: str = "relaxed-threads", memory64: bool | None = None,
@@ -123,8 +126,8 @@ class WasmtimeHost:
         def take(span: Span, done: int, count: int) -> None:
             target = span.target
             if isinstance(target, Matrix):
-                self._call("repack", target.layout, target.type_id, target.block_size, target.type_size, target.grid, staging,
-                           count // span.row, target.n_in, target.to, done // span.step)
+                self._call("repack", target.layout, target.type_id, target.block_size, target.type_size, target.grid,
+                           staging, count // span.row, target.n_in, target.to, done // span.step)
             else:
                 self._call("widen_vector", target.layout, staging, count // span.row, target.to, done // span.row)
 

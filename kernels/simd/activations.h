@@ -1,5 +1,5 @@
-/* Activations rounded to bytes for integer dot products: every 32 columns of a row share a scale, as in ggml's Q8_0 (but
- * with the scale in float32). Written by `quantise`, read by the matmuls.
+/* Activations rounded to bytes for integer dot products: every 32 columns of a row share a scale, as in ggml's Q8_0
+ * (but with the scale in float32). Written by `quantise`, read by the matmuls.
  *
  * Rows are packed in tiles of 1 or 4; a tile is a run of blocks, one for every 32 columns:
  *

@@ -61,8 +61,9 @@ INLINE v128 sums_of_4(v128 a, v128 b, v128 c, v128 d) {
   return wasm_f32x4_add(wasm_i32x4_shuffle(ab, cd, 0, 1, 4, 5), wasm_i32x4_shuffle(ab, cd, 2, 3, 6, 7));
 }
 
-/* Halves in the low 16 bits of sign-extended lanes. Their exponents move to where float32 has them and are then rebiased by
- * a multiplication, which also turns subnormal halves into normal floats; infinities become 65536 and more. */
+/* Halves in the low 16 bits of sign-extended lanes. Their exponents move to where float32 has them and are then
+ * rebiased by a multiplication, which also turns subnormal halves into normal floats; infinities become 65536 and more.
+ * */
 INLINE v128 widen_halves(v128 extended) {
   v128 bits = wasm_v128_and(wasm_i32x4_shl(extended, 13), wasm_i32x4_const_splat((i32)0x8fffe000));
   return wasm_f32x4_mul(bits, wasm_f32x4_const_splat(0x1p112f));
@@ -93,7 +94,8 @@ INLINE void store_f16x4(void *p, v128 x) {
 /* e^x to about one unit in the last place: 2^n * e^r with |r| <= ln 2 / 2, e^r by its Taylor polynomial of degree 7.
  * Clamped to where float32 is normal: below -87 the result is about 1e-38, above 88 about 1.6e38. */
 INLINE v128 exp_f32x4(v128 x) {
-  x = wasm_f32x4_pmax(wasm_f32x4_pmin(x, wasm_f32x4_const_splat(88.0f)), wasm_f32x4_const_splat(-87.0f)); /* NaN stays */
+  x = wasm_f32x4_pmin(x, wasm_f32x4_const_splat(88.0f)); /* NaN stays */
+  x = wasm_f32x4_pmax(x, wasm_f32x4_const_splat(-87.0f));
   v128 n = wasm_f32x4_nearest(wasm_f32x4_mul(x, wasm_f32x4_const_splat(1.44269504f)));
   v128 r = madd(n, wasm_f32x4_const_splat(-0.693145752f), x); /* ln 2 in two parts, the first with few bits */
   r = madd(n, wasm_f32x4_const_splat(-1.42860677e-6f), r);
@@ -115,7 +117,7 @@ INLINE v128 tanh_f32x4(v128 x) {
   return wasm_f32x4_sub(one, wasm_f32x4_div(wasm_f32x4_const_splat(2.0f), wasm_f32x4_add(e, one)));
 }
 
-/* ln(1 + e^x) = max(x, 0) + ln(1 + e), e = e^-|x|, by the series of 2 artanh(e / (2 + e)), whose argument is at most 1/3. */
+/* ln(1 + e^x) = max(x, 0) + ln(1 + e), e = e^-|x|, by the series of 2 artanh(e / (2 + e)), an argument up to 1/3. */
 INLINE v128 softplus_f32x4(v128 x) {
   v128 e = exp_f32x4(wasm_f32x4_neg(wasm_f32x4_abs(x)));
   v128 s = wasm_f32x4_div(e, wasm_f32x4_add(e, wasm_f32x4_const_splat(2.0f))), square = wasm_f32x4_mul(s, s);

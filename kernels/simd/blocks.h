@@ -1,15 +1,15 @@
 /* How weights lie in memory: four rows of a matrix interleaved into a group, so that the lanes of a vector are rows.
  *
- * A group is a run of blocks of 32 columns (K formats: of super-blocks of 8 such blocks behind one header). The codes of a
- * block are 8 "quads" of 16 bytes: byte 4r + i of quad j belongs to row r and column 4j + i. Codes of fewer bits are stored
- * in planes:
+ * A group is a run of blocks of 32 columns (K formats: of super-blocks of 8 such blocks behind one header). The codes
+ * of a block are 8 "quads" of 16 bytes: byte 4r + i of quad j belongs to row r and column 4j + i. Codes of fewer bits
+ * are stored in planes:
  *
  *   4 bits  4 vectors; vector j holds quad j in its low nibbles and quad j + 4 in its high ones
  *   2 bits  2 vectors; vector h holds quads 4h ... 4h + 3 in bits 0-1, 2-3, 4-5, 6-7
  *   1 bit   1 vector; bit j of each byte belongs to quad j
  *
- * A value is scale * code + offset. Scales are stored as in the file, four rows side by side, so a repacked tensor is about
- * as large as the tensor it came from (K formats widen their 6-bit scales to bytes).
+ * A value is scale * code + offset. Scales are stored as in the file, four rows side by side, so a repacked tensor is
+ * about as large as the tensor it came from (K formats widen their 6-bit scales to bytes).
  *
  * Matrices of floats are interleaved element by element: four rows of one column side by side.
  */
@@ -66,10 +66,10 @@ INLINE u32 group_nbytes(enum Layout layout, u32 n_in) {
   return n_in / (32 * g.blocks) * (g.head + g.blocks * g.block);
 }
 
-/* How this machine computes relaxed dot products of a signed byte and a byte whose top bit is set (set by `probe_dots`).
- * Wide codes are stored, and read from codebooks, with this mask: 0x80 where the second byte counts as unsigned, which adds
- * 128 to the code; 0 where it counts as signed, and where sums of products saturate, so that these layouts are computed
- * with 16 bit products instead. */
+/* How this machine computes relaxed dot products of a signed byte and a byte whose top bit is set (set by
+ * `probe_dots`). Wide codes are stored, and read from codebooks, with this mask: 0x80 where the second byte counts as
+ * unsigned, which adds 128 to the code; 0 where it counts as signed, and where sums of products saturate, so that these
+ * layouts are computed with 16 bit products instead. */
 enum DotMode { DOTS_SIGNED, DOTS_UNSIGNED, DOTS_SATURATE };
 extern enum DotMode dot_mode;
 

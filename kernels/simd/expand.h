@@ -1,4 +1,5 @@
-/* Decoders of the formats that have no layout of their own: they become signed bytes with a scale per 16 columns (L_WIDE8). */
+/* Decoders of the formats that have no layout of their own: they become signed bytes with a scale per 16 columns
+ * (L_WIDE8). */
 #ifndef BRIDGE_EXPAND_H
 #define BRIDGE_EXPAND_H
 
@@ -10,8 +11,8 @@ enum Expanded {
   T_TQ1_0 = 34, T_TQ2_0 = 35, T_NVFP4 = 40, T_Q1_0 = 41, T_Q2_0 = 42
 };
 
-/* One block -> its codes and the scale of every 16 of them. `grid` is the format's grid of bridge.quants.grids, one signed
- * byte per component, for the IQ formats. */
+/* One block -> its codes and the scale of every 16 of them. `grid` is the format's grid of bridge.quants.grids, one
+ * signed byte per component, for the IQ formats. */
 void expand_block(enum Expanded type, const u8 *block, const i8 *grid, i8 *codes, f32 *scales);
 
 INLINE f32 half_at(const u8 *p) {

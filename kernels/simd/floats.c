@@ -43,15 +43,16 @@ const f32 *float_panel(enum Layout layout, const u8 *group, u32 n_in, u8 *panel)
   return out;
 }
 
-/* Columns in two sums, even and odd, and their sum at the end: in this order everywhere, so that a row of x gives the same
- * result alone and in a batch. */
+/* Columns in two sums, even and odd, and their sum at the end: in this order everywhere, so that a row of x gives the
+ * same result alone and in a batch. */
 INLINE v128 column(enum Layout layout, const u8 *group, u32 k) {
   if (layout == L_F16) return load_f16x4(group + 8 * k);
   if (layout == L_BF16) return load_bf16x4(group + 8 * k);
   return load(group + 16 * k);
 }
 
-INLINE void multiply_columns(enum Layout layout, int n, const u8 *group, uintptr_t size, const f32 *x, u32 n_in, v128 *sums) {
+INLINE void multiply_columns(enum Layout layout, int n, const u8 *group, uintptr_t size, const f32 *x, u32 n_in,
+                             v128 *sums) {
   v128 even[MAX_STREAMS], odd[MAX_STREAMS];
   for (int g = 0; g < n; g++) even[g] = odd[g] = splat(0);
   u32 k = 0;

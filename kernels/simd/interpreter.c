@@ -131,10 +131,10 @@ static Walk walk_of(u32 thread, u32 job) {
 }
 
 /* Tell the waiting threads of a job for the first `n_threads` (up to 255) of the team; 0 sends all of them home.
- * Addresses are in units of 16 bytes. The parameters are copied from `mail` to `params`, where nobody reads them for the
- * job before any more; each thread has `scratch_units` of its own. A thread that comes late to the job before may read
- * what is written here: it finds either no operations, or those of one job, all of whose items are done or, by their
- * number, not its own. */
+ * Addresses are in units of 16 bytes. The parameters are copied from `mail` to `params`, where nobody reads them for
+ * the job before any more; each thread has `scratch_units` of its own. A thread that comes late to the job before may
+ * read what is written here: it finds either no operations, or those of one job, all of whose items are done or, by
+ * their number, not its own. */
 EXPORT("post_job")
 void post_job(u32 program, u32 n_ops, u32 mail, u32 params, u32 scratch, u32 scratch_units, u32 n_threads) {
   u32 number = (look(&team.job) >> 8) + 1;

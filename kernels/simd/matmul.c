@@ -1,9 +1,9 @@
 /* x @ weight.T: an item of work is some groups of four rows of the weight.
  *
- * One row of x: each block is unpacked in registers and multiplied at once, because reading the weight is what takes the
- * time. More rows: a group is unpacked once into a panel in the first-level cache, which then meets every tile of x.
- * Quantised weights meet activations rounded to bytes (quantise.c), or unrounded ones in float32 where `exact` is asked for;
- * weights stored as floats are always computed in float32.
+ * One row of x: each block is unpacked in registers and multiplied at once, because reading the weight is what takes
+ * the time. More rows: a group is unpacked once into a panel in the first-level cache, which then meets every tile of
+ * x. Quantised weights meet activations rounded to bytes (quantise.c), or unrounded ones in float32 where `exact` is
+ * asked for; weights stored as floats are always computed in float32.
  */
 #include "matmul.h"
 #include "team.h"

@@ -1,8 +1,8 @@
 /* One row of activations times groups of weights, unpacked in registers: a function for every layout. */
 #include "matmul.h"
 
-/* One block of `n` groups (1 or 2) `size` bytes apart, added to their sums. The order of the additions is that of `multiply`
- * in panel.c, so that a token gives the same result alone and in a batch. */
+/* One block of `n` groups (1 or 2) `size` bytes apart, added to their sums. The order of the additions is that of
+ * `multiply` in panel.c, so that a token gives the same result alone and in a batch. */
 INLINE void multiply_block(enum Layout layout, int wide, int n, const u8 *block, uintptr_t size, const Header *headers,
                            const u8 *x, v128 *f) {
   const int halves = has_half_scales(layout) ? 2 : 1, quads = 8 / halves, quad = wide ? 8 : 4;
@@ -34,7 +34,8 @@ INLINE void multiply_block(enum Layout layout, int wide, int n, const u8 *block,
 }
 
 /* `n` groups (1, 2 or 4) `size` bytes apart times one row. */
-INLINE void multiply(enum Layout layout, int wide, int n, const u8 *group, uintptr_t size, const u8 *x, u32 n_in, v128 *sums) {
+INLINE void multiply(enum Layout layout, int wide, int n, const u8 *group, uintptr_t size, const u8 *x, u32 n_in,
+                     v128 *sums) {
   const Geometry geo = geometry(layout);
   const int pair = n == 1 ? 1 : 2;
   v128 f[MAX_STREAMS];
@@ -45,7 +46,9 @@ INLINE void multiply(enum Layout layout, int wide, int n, const u8 *group, uintp
     const u8 *block = group + geo.head;
 #pragma clang loop unroll(disable)
     for (u32 b = 0; b < geo.blocks; b++, block += geo.block, x += act_block(1, wide)) {
-      for (int g = 0; g < n; g += pair) multiply_block(layout, wide, pair, block + g * size, size, headers + g, x, f + g);
+      for (int g = 0; g < n; g += pair) {
+        multiply_block(layout, wide, pair, block + g * size, size, headers + g, x, f + g);
+      }
     }
     group = block;
   }
@@ -87,6 +90,7 @@ v128 multiply_group(enum Layout layout, const u8 *group, const u8 *x, u32 n_in) 
   return sums;
 }
 
-void multiply_streams(enum Layout layout, const u8 *group, uintptr_t size, const u8 *x, u32 n_in, v128 sums[MAX_STREAMS]) {
+void multiply_streams(enum Layout layout, const u8 *group, uintptr_t size, const u8 *x, u32 n_in,
+                      v128 sums[MAX_STREAMS]) {
   way_of(layout)(streams(layout), group, size, x, n_in, sums);
 }

@@ -1,8 +1,8 @@
 /* A group of weights unpacked once, as codes or as floats, and multiplied with many rows of activations. */
 #include "matmul.h"
 
-/* A panel is a run of blocks: 8 quads (`wide`: 16 vectors of 16 bit codes), then a scale and an offset of the block's 32
- * columns, or two of each where a layout has half scales. */
+/* A panel is a run of blocks: 8 quads (`wide`: 16 vectors of 16 bit codes), then a scale and an offset of the block's
+ * 32 columns, or two of each where a layout has half scales. */
 INLINE u32 panel_codes(int wide) { return wide ? 256 : 128; }
 INLINE u32 panel_block(int wide, int halves) { return panel_codes(wide) + 32 * halves; }
 
@@ -69,7 +69,9 @@ INLINE void multiply(int wide, int halves, const u8 *panel, const u8 *x, u32 n_i
 typedef void Unpack(const u8 *group, u32 n_in, u8 *panel);
 
 #define UNPACK(layout, wide) \
-  static void unpack_##layout##_##wide(const u8 *group, u32 n_in, u8 *panel) { unpack(layout, wide, group, n_in, panel); }
+  static void unpack_##layout##_##wide(const u8 *group, u32 n_in, u8 *panel) { \
+    unpack(layout, wide, group, n_in, panel);                                  \
+  }
 
 #define DEFINE_WIDE(layout) UNPACK(layout, 1)
 #define TABLE_WIDE(layout) [layout] = unpack_##layout##_1,
@@ -87,11 +89,19 @@ void unpack_panel(enum Layout layout, const u8 *group, u32 n_in, u8 *panel) {
   UNPACKS[needs_wide_dots(layout)][layout](group, n_in, panel);
 }
 
-static void multiply_wide(const u8 *panel, const u8 *x, u32 n_in, v128 *sums) { multiply(1, 1, panel, x, n_in, sums); }
-static void multiply_wide_halves(const u8 *panel, const u8 *x, u32 n_in, v128 *sums) { multiply(1, 2, panel, x, n_in, sums); }
+static void multiply_wide(const u8 *panel, const u8 *x, u32 n_in, v128 *sums) {
+  multiply(1, 1, panel, x, n_in, sums);
+}
+static void multiply_wide_halves(const u8 *panel, const u8 *x, u32 n_in, v128 *sums) {
+  multiply(1, 2, panel, x, n_in, sums);
+}
 #ifdef __wasm_relaxed_simd__
-static void multiply_narrow(const u8 *panel, const u8 *x, u32 n_in, v128 *sums) { multiply(0, 1, panel, x, n_in, sums); }
-static void multiply_narrow_halves(const u8 *panel, const u8 *x, u32 n_in, v128 *sums) { multiply(0, 2, panel, x, n_in, sums); }
+static void multiply_narrow(const u8 *panel, const u8 *x, u32 n_in, v128 *sums) {
+  multiply(0, 1, panel, x, n_in, sums);
+}
+static void multiply_narrow_halves(const u8 *panel, const u8 *x, u32 n_in, v128 *sums) {
+  multiply(0, 2, panel, x, n_in, sums);
+}
 #else
 #define multiply_narrow 0
 #define multiply_narrow_halves 0

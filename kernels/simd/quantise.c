@@ -20,7 +20,8 @@ INLINE void quantise_block(const f32 *x, u8 *codes, f32 *numbers, u32 row, u32 r
   for (int i = 0; i < 8; i++) v[i] = wasm_i32x4_sub(madd(v[i], factor, magic), magic);
   v128 halves[2];
   for (int h = 0; h < 2; h++) {
-    v128 low = wasm_i16x8_narrow_i32x4(v[4 * h], v[4 * h + 1]), high = wasm_i16x8_narrow_i32x4(v[4 * h + 2], v[4 * h + 3]);
+    v128 low = wasm_i16x8_narrow_i32x4(v[4 * h], v[4 * h + 1]);
+    v128 high = wasm_i16x8_narrow_i32x4(v[4 * h + 2], v[4 * h + 3]);
     if (wide) {
       store(codes + 32 * h, low);
       store(codes + 32 * h + 16, high);
@@ -30,7 +31,8 @@ INLINE void quantise_block(const f32 *x, u8 *codes, f32 *numbers, u32 row, u32 r
     halves[h] = wasm_i32x4_add(wasm_i32x4_add(v[4 * h], v[4 * h + 1]), wasm_i32x4_add(v[4 * h + 2], v[4 * h + 3]));
   }
   f32 scale = most / 127.0f + 0.0f * sum_of(all); /* NaN where there is NaN or infinity, which pmax may have lost */
-  f32 first = scale * sum_of(wasm_f32x4_convert_i32x4(halves[0])), last = scale * sum_of(wasm_f32x4_convert_i32x4(halves[1]));
+  f32 first = scale * sum_of(wasm_f32x4_convert_i32x4(halves[0]));
+  f32 last = scale * sum_of(wasm_f32x4_convert_i32x4(halves[1]));
   numbers[row] = scale;
   numbers[rows + row] = first + last;
   numbers[2 * rows + row] = first;
@@ -44,8 +46,8 @@ INLINE void quantise_row(const f32 *x, u8 *tile, u32 row, u32 rows, u32 n_in, in
   }
 }
 
-/* x [rows · repeat, n_in] -> tiles: of one row where `tile` is 1 or there is one row only, else of four. Rows that fill up
- * the last tile keep whatever is there: the results made from them are not stored. */
+/* x [rows · repeat, n_in] -> tiles: of one row where `tile` is 1 or there is one row only, else of four. Rows that fill
+ * up the last tile keep whatever is there: the results made from them are not stored. */
 static void quantise_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
   const Args *a = args;
   u32 rows = a->tile == 1 || n_rows == 1 ? 1 : TILE;

@@ -226,8 +226,8 @@ static void repack_group(enum Layout layout, u32 type, u32 block_size, u32 type_
   }
 }
 
-/* Rows of a tensor of ggml type `type`, at `from`, become groups at unit `to` plus group `first_group`; the last group is
- * filled up with zero rows. `from` is an address in bytes. */
+/* Rows of a tensor of ggml type `type`, at `from`, become groups at unit `to` plus group `first_group`; the last group
+ * is filled up with zero rows. `from` is an address in bytes. */
 EXPORT("repack") void repack(u32 layout, u32 type, u32 block_size, u32 type_size, u32 grid, uintptr_t from, u32 n_rows,
                              u32 n_in, u32 to, u32 first_group) {
   uintptr_t row = (uintptr_t)(n_in / block_size) * type_size, size = group_nbytes(layout, n_in);

@@ -1,5 +1,5 @@
-/* Cosines and sines of a batch's positions times the angles of a rope table (bridge/graph/rope.py), in double precision as
- * the host would compute them, only faster. */
+/* Cosines and sines of a batch's positions times the angles of a rope table (bridge/graph/rope.py), in double precision
+ * as the host would compute them, only faster. */
 #include "team.h"
 
 typedef struct Args {
@@ -12,8 +12,8 @@ typedef struct Args {
 static const double PI_2_HIGH = 1.57079632673412561417, PI_2_MIDDLE = 6.07710050630396597660e-11,
                     PI_2_LOW = 2.02226624879595063154e-21;
 
-/* 1 - x²/(n (n + 1)) (1 - x²/((n + 2) (n + 3)) (1 - ...)): the series of the cosine from n = 1, of the sine over x from 2,
- * exact to 1e-16 for |x| <= pi/4. */
+/* 1 - x²/(n (n + 1)) (1 - x²/((n + 2) (n + 3)) (1 - ...)): the series of the cosine from n = 1, of the sine over x from
+ * 2, exact to 1e-16 for |x| <= pi/4. */
 static double series(double square, int n) {
   double sum = 1;
   for (int i = n + 14; i >= n; i -= 2) sum = 1 - square / (i * (i + 1)) * sum;

@@ -13,8 +13,8 @@ static int all_finite(const f32 *x, u32 n) {
   return check == check;
 }
 
-/* The first of the largest of `n` numbers at address `from`, or -1 where one of them is not finite: the caller says what is
- * wrong with them. */
+/* The first of the largest of `n` numbers at address `from`, or -1 where one of them is not finite: the caller says
+ * what is wrong with them. */
 EXPORT("best_token") i32 best_token(uintptr_t from, u32 n) {
   const f32 *x = (const f32 *)from;
   if (!n || !all_finite(x, n)) return -1;
@@ -28,7 +28,8 @@ EXPORT("best_token") i32 best_token(uintptr_t from, u32 n) {
   return (i32)i;
 }
 
-/* A heap of the best tokens so far, the worst of them on top: that with the smallest logit and, of equals, the largest id. */
+/* A heap of the best tokens so far, the worst of them on top: that with the smallest logit and, of equals, the largest
+ * id. */
 typedef struct Heap {
   const f32 *logits;
   u32 *ids, n;
@@ -53,8 +54,8 @@ static void sift_down(Heap *h, u32 i, u32 n) {
 }
 
 /* The `k` largest of `n` numbers at address `from`, the largest first and equal ones by rising index: their indices at
- * address `to`, the numbers behind them. Returns 0, having written nothing, where best_token would give -1 or k is not from 1
- * to n and MAX_SELECTED. */
+ * address `to`, the numbers behind them. Returns 0, having written nothing, where best_token would give -1 or k is not
+ * from 1 to n and MAX_SELECTED. */
 EXPORT("top_tokens") u32 top_tokens(uintptr_t from, u32 n, u32 k, uintptr_t to) {
   Heap h = {(const f32 *)from, (u32 *)to, k};
   if (!k || k > n || k > MAX_SELECTED || !all_finite(h.logits, n)) return 0;

@@ -11,7 +11,8 @@ HOSTS = {
     "simd": {"variant": "simd-threads"},
     "single": {"variant": "simd"},
 }
-"""Machines that behave differently. How processors with VNNI do is tested in Chromium (e2e/test_simd.py) where it has it."""
+"""Machines that behave differently. How processors with VNNI do is tested in Chromium (e2e/test_simd.py) where it has
+it."""
 
 
 @pytest.fixture(scope="session", autouse=True)

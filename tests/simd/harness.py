@@ -67,7 +67,8 @@ def reference_of(graph: Graph, tensors: Tensors, n_ctx: int = 64) -> ReferenceSe
 
 def run(host: Any, graph: Graph, tensors: Tensors, batches: Sequence[tuple[Sequence[int], int]],
         **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The results [rows, width] of the last batch (tokens, start) by the kernels and by the reference, all rows wanted."""
+    """The results [rows, width] of the last batch (tokens, start) by the kernels and by the reference, all rows wanted.
+    """
     reference = reference_of(graph, tensors, options.get("n_ctx", 64))
 
     async def by_kernels():

@@ -41,8 +41,8 @@ class Bench:
         for first in range(0, n_rows, step):
             count = min(step, n_rows - first)
             self._host.write(self._source, data[first * row:(first + count) * row])
-            call("repack", layout, type.id, type.block_size, type.type_size, self._grid // unit, self._source, count, n_in,
-                 self._target // unit, first // 4)
+            call("repack", layout, type.id, type.block_size, type.type_size, self._grid // unit, self._source, count,
+                 n_in, self._target // unit, first // 4)
         groups = []
         for group in range(-(-n_rows // 4)):
             call("decode_group", layout, self._target // unit, group, n_in, self._out // unit)

@@ -53,8 +53,8 @@ class Small:
 
 
 def test_what_does_not_fit_is_refused_with_both_numbers():
-    with pytest.raises(InputError, match=r"the model needs \d+ MiB of memory \(1 MiB for weights, \d+ MiB for a context of "
-                                         r"100000 tokens, \d+ MiB to compute in\); .* at most 16 MiB here"):
+    with pytest.raises(InputError, match=r"the model needs \d+ MiB of memory \(1 MiB for weights, \d+ MiB for a "
+                                         r"context of 100000 tokens, \d+ MiB to compute in\); .* at most 16 MiB here"):
         session_of(Small(16 << 20), "llama-tied-f32", n_ctx=100000)
 
 

@@ -1,4 +1,5 @@
-"""64-bit addresses: taken where a model needs more than 4 GiB or they are asked for, and equal to 32-bit ones in results."""
+"""64-bit addresses: taken where a model needs more than 4 GiB or they are asked for, and equal to 32-bit ones in
+results."""
 
 import asyncio
 
@@ -58,7 +59,8 @@ def test_goldens(wide, name, precision):
 
 
 def test_a_memory_beyond_4_gib_takes_them_and_a_smaller_one_does_not():
-    """The cache lies before the activations, so those are where no 32-bit address reaches; little of it is ever touched."""
+    """The cache lies before the activations, so those are where no 32-bit address reaches; little of it is ever
+    touched."""
     host = WasmtimeHost(2)
     try:
         small, notes = asyncio.run(logits_of(host, "llama-tied-f32", [1, 2, 3]))
@@ -77,8 +79,8 @@ def test_a_memory_beyond_4_gib_takes_them_and_a_smaller_one_does_not():
 def test_without_them_a_larger_model_is_refused_with_both_numbers_and_what_it_takes():
     host = WasmtimeHost(1, memory64=False)
     try:
-        with pytest.raises(InputError, match=r"the model needs 5\d\d\d MiB .* at most 4096 MiB here; the wasm32 core addresses "
-                                             r"at most 4 GiB; memory64 is required"):
+        with pytest.raises(InputError, match=r"the model needs 5\d\d\d MiB .* at most 4096 MiB here; the wasm32 core "
+                                             r"addresses at most 4 GiB; memory64 is required"):
             asyncio.run(open_model(host, "llama-tied-f32", n_ctx=N_CTX_OF_5_GIB))
     finally:
         host.close()

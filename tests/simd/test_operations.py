@@ -144,7 +144,8 @@ def attention(op, n_head, n_head_kv, head_dim, head_dim_v, **options):
                                           head_dim_v=head_dim_v, scale=head_dim ** -0.5, **options))
 
 
-@pytest.mark.parametrize("shape", [(4, 4, 16, 16), (6, 2, 16, 8), (3, 1, 10, 6), (2, 1, 6, 34), (20, 1, 8, 8), (1, 1, 3, 5)])
+@pytest.mark.parametrize("shape", [(4, 4, 16, 16), (6, 2, 16, 8), (3, 1, 10, 6), (2, 1, 6, 34), (20, 1, 8, 8),
+                                   (1, 1, 3, 5)])
 @pytest.mark.parametrize("options", [{}, {"window": 5}, {"softcap": 2.0}, {"window": 40, "softcap": 20.0}],
                          ids=["plain", "window", "softcap", "both"])
 def test_attention(host, shape, options):
@@ -180,8 +181,8 @@ def test_a_half_precision_cache_rounds_keys_and_values_to_nearest_even(host):
 
 def test_halves_of_every_size_are_rounded_like_numpys(host):
     """Through the cache: subnormal halves, ties, the largest half, and what is beyond it (which saturates)."""
-    values = np.array([0, -0.0, 2**-24, 2**-25, 3 * 2**-25, 1.5 * 2**-24, 2**-14, 2**-14 - 2**-25, 1 + 2**-11, 1 + 3 * 2**-11,
-                       -1 - 2**-11, 65504, 65519, -65519, 1e-8, 0.1], np.float32)
+    values = np.array([0, -0.0, 2**-24, 2**-25, 3 * 2**-25, 1.5 * 2**-24, 2**-14, 2**-14 - 2**-25, 1 + 2**-11,
+                       1 + 3 * 2**-11, -1 - 2**-11, 65504, 65519, -65519, 1e-8, 0.1], np.float32)
     op = OneOperation(values.reshape(1, -1))
     op.tensors.add_floats("q.weight", np.eye(16))
     x = op.x()
@@ -282,7 +283,8 @@ def test_a_tie_between_experts_goes_to_the_lower_id(host):
 
 
 @pytest.mark.parametrize("build, message", [
-    (lambda op: op.builder.rope(op.x(), op.builder.rope_table("t", RopeTable(3, 1e4)), 3, "neox"), "needs even numbers"),
+    (lambda op: op.builder.rope(op.x(), op.builder.rope_table("t", RopeTable(3, 1e4)), 3, "neox"),
+     "needs even numbers"),
 ])
 def test_what_no_kernel_does_is_refused(host, build, message):
     op = OneOperation(rows(2, 9))
@@ -297,7 +299,7 @@ def test_experts_of_odd_height_are_refused_by_name(host):
     op.tensors.add_blocks("up.weight", "F32", 4, 6, 8)
     route = op.builder.route(op.builder.matmul(op.x(), "router", 4), 2, normalise=True)
     graph = op.finish(op.builder.matmul_experts(op.x(), route, "up", 6))
-    with pytest.raises(UnsupportedError, match="tensor up.weight has experts of 6 rows; the CPU backend needs a multiple of 4"):
+    with pytest.raises(UnsupportedError, match="tensor up.weight has experts of 6 rows; .* needs a multiple of 4"):
         asyncio.run(open_session(host, graph, op.tensors))
 
 

@@ -17,7 +17,8 @@ async def _run(host, name, n_predict, **options):
         return host
 
     case = real_case(name)
-    model = await load_model(str(real_model(name)), LoadOptions(n_ctx=case["n_ctx"], backend="simd", **options), cpus=cpus)
+    options = LoadOptions(n_ctx=case["n_ctx"], backend="simd", **options)
+    model = await load_model(str(real_model(name)), options, cpus=cpus)
     try:
         results = []
         for prompt in case["prompts"]:

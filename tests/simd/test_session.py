@@ -73,7 +73,7 @@ def test_another_tensor_than_the_plans_is_named(hosts):
         session = await SimdSession.create(hosts("relaxed"), lower(graph), n_ctx=8, n_ubatch=4)
         await session.load_weights(tensors.source, infos, lambda *counts: None, CancelToken())
 
-    with pytest.raises(ModelError, match=r"tensor w.weight is F16 \[6, 16\] in the file; the plan was made for F32 \[6, 16\]"):
+    with pytest.raises(ModelError, match=r"w.weight is F16 \[6, 16\] in the file; the plan was made for F32 \[6, 16\]"):
         asyncio.run(load())
 
 
@@ -110,7 +110,8 @@ def test_threads_are_capped_to_those_there_are(hosts, threads, threads_batch, us
     session = asyncio.run(open_session(hosts("relaxed"), graph, tensors, threads=threads, threads_batch=threads_batch))
     assert (session.threads, session.threads_batch) == used
     assert session.notes == notes
-    assert session.compute == {"threads": used[0], "threads_batch": used[1], "thread_pool": 2, "variant": "relaxed-threads"}
+    assert session.compute == {"threads": used[0], "threads_batch": used[1], "thread_pool": 2,
+                               "variant": "relaxed-threads"}
 
 
 def test_without_shared_memory_there_is_one_thread(hosts):
