@@ -23,7 +23,7 @@ enum { MAX_OPS = 16384, MAX_SPINS = 5000, ITEM_BITS = 20, ITEM_MASK = (1 << ITEM
  * the operation, or of the stretch between barriers, that begins at a record: number << ITEM_BITS | items. `progress`
  * changes whenever items are done while somebody sleeps. */
 static struct Team {
-  u32 job, program, n_ops, params, scratch, scratch_units, failed;
+  u32 job, edition, n_counters, program, n_ops, params, scratch, scratch_units, failed;
   u32 progress __attribute__((aligned(64)));
   u32 sleepers, active;
   u32 next[MAX_OPS] __attribute__((aligned(64)));
@@ -123,34 +123,38 @@ static void walk_alone(const Walk *w) {
   }
 }
 
-/* `n_ops` is read first: where it is not 0, the rest belongs to it (see post_job). */
+/* A walk without operations where a job is being posted meanwhile: what was read may then belong to two. */
 static Walk walk_of(u32 thread, u32 job) {
-  u32 n_ops = look(&team.n_ops);
+  u32 edition = look(&team.edition), n_ops = look(&team.n_ops);
   Context c = {at(look(&team.params)), at(look(&team.scratch) + thread * look(&team.scratch_units)), job & 255};
-  return (Walk){c, at(look(&team.program)), n_ops, job >> 8 & ((1 << (32 - ITEM_BITS)) - 1)};
+  const Record *program = at(look(&team.program));
+  if (edition % 2 || look(&team.edition) != edition) n_ops = 0;
+  return (Walk){c, program, n_ops, job >> 8 & ((1 << (32 - ITEM_BITS)) - 1)};
 }
 
 /* Tell the waiting threads of a job for the first `n_threads` (up to 255) of the team; 0 sends all of them home.
  * Addresses are in units of 16 bytes. The parameters are copied from `mail` to `params`, where nobody reads them for
  * the job before any more; each thread has `scratch_units` of its own. A thread that comes late to the job before may
  * read what is written here: it finds either no operations, or those of one job, all of whose items are done or, by
- * their number, not its own. */
+ * their number, not its own. `edition` is odd while the description of the job changes. */
 EXPORT("post_job")
 void post_job(u32 program, u32 n_ops, u32 mail, u32 params, u32 scratch, u32 scratch_units, u32 n_threads) {
   u32 number = (look(&team.job) >> 8) + 1;
-  set(&team.n_ops, 0);
-  for (u32 i = 0; i < n_ops; i++) {
+  add_to(&team.edition, 1);
+  for (u32 i = 0; i < max_u32(n_ops, team.n_counters); i++) { /* those of the job before, too: nothing is left in it */
     set(&team.next[i], number << ITEM_BITS);
     set(&team.done[i], number << ITEM_BITS);
   }
   const u32 *from = at(mail);
   u32 *to = at(params), n_words = n_ops ? P_HEADER + 3 * from[P_TOKENS] + from[P_OUTPUTS] : 0;
   for (u32 i = 0; i < n_words; i++) to[i] = from[i];
+  team.n_counters = n_ops;
   set(&team.program, program);
   set(&team.params, params);
   set(&team.scratch, scratch);
   set(&team.scratch_units, scratch_units);
   set(&team.n_ops, n_ops);
+  add_to(&team.edition, 1);
   set(&team.job, number << 8 | n_threads);
   wake(&team.job);
   wake(&team.progress); /* those who still wait for something in an old job */

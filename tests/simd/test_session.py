@@ -12,9 +12,11 @@ from bridge.gguf import TensorInfo
 from bridge.graph import GraphBuilder
 from bridge.plan import lower
 from bridge.quants import quant_type
+from bridge.runtime import LoadOptions, load_model
 from bridge.runtime.cancel import CancelToken
 from bridge.simd.session import SimdSession
 from bridge.simd.wasmtime_host import WasmtimeHost
+from tests.golden import golden, model_path
 from tests.simd.harness import OneOperation, Tensors, open_session
 
 X = np.random.default_rng(3).standard_normal((8, 16)).astype(np.float32)
@@ -182,6 +184,28 @@ def test_threads_that_come_late_do_not_run_into_the_next_model():
     found = asyncio.run(life())
     host.close()
     assert all(np.array_equal(found[i], found[i % 8]) for i in range(len(found)))
+
+
+def test_programs_in_turn_do_not_get_in_each_others_way():
+    """Logits and embeddings by one session: a thread that comes late to one finds the other being posted."""
+    case = golden("llama-tied-f32")
+    host = WasmtimeHost(6)
+
+    async def cpus():
+        return host
+
+    async def life():
+        model = await load_model(str(model_path(case)), LoadOptions(n_ctx=64, backend="simd"), cpus=cpus)
+        session, found = model._session, {}
+        for i in range(300):
+            tokens = [i % 7 + 1, 2, 3][:1 + i % 3]
+            for compute in (session.evaluate, session.embed):
+                rows = np.array(await compute(tokens, 0, [len(tokens) - 1]))
+                assert np.array_equal(found.setdefault((compute.__name__, *tokens), rows), rows)
+        await model.close()
+
+    asyncio.run(life())
+    host.close()
 
 
 def test_a_thread_that_fails_keeps_nobody_waiting():
