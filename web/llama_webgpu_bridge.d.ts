@@ -271,6 +271,15 @@ export class EmbeddingError extends Error {
   readonly code: EmbeddingErrorCode;
 }
 
+/** Beyond the documented API: a document as a reranking model sees it. */
+export interface RankedDocument {
+  /** The first label: the higher, the better the document answers the query. */
+  score: number;
+  /** All outputs of the model's head. */
+  labels: number[];
+  promptTokens: number;
+}
+
 export interface ScoredToken {
   token: number;
   bytes: Uint8Array;
@@ -411,7 +420,9 @@ export class LlamaWebGpuBridge {
 
   getEmbeddingCapabilities(): Promise<EmbeddingCapabilities>;
   embed(input: EmbedInput, options?: { normalize?: boolean }): Promise<number[]>;
-  embedBatch(inputs: EmbedInput[], options?: { normalize?: boolean }): Promise<number[][]>;
+  embedBatch(inputs: Iterable<EmbedInput>, options?: { normalize?: boolean }): Promise<number[][]>;
+  /** Beyond the documented API. */
+  rank(query: string, documents: Iterable<string>): Promise<RankedDocument[]>;
   scoreNextToken(
     prompt: string,
     options?: { candidates?: ArrayLike<number>; topK?: number; reusePromptPrefix?: boolean },

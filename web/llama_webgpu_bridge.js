@@ -212,6 +212,16 @@ export class LlamaWebGpuBridge {
     return sent.length ? this.#enqueue('embedBatch', [sent, { ...options }]) : [];
   }
 
+  /** Beyond the documented API: how well each document answers the query, by a reranking model. */
+  async rank(query, documents) {
+    if (typeof query !== 'string') throw new TypeError(`query must be a string, got ${describe(query)}`);
+    if (typeof documents === 'string') throw new TypeError('documents must be a list of strings, got a string');
+    const list = Array.from(documents);
+    const wrong = list.findIndex((document) => typeof document !== 'string');
+    if (wrong >= 0) throw new TypeError(`documents[${wrong}] must be a string, got ${describe(list[wrong])}`);
+    return this.#enqueue('rank', [query, list]);
+  }
+
   async scoreNextToken(prompt, options = {}) {
     const sent = scoreRequestOptions(prompt, options ?? {});
     return scoresFromAnswer(await this.#enqueue('scoreNextToken', [prompt, sent]));

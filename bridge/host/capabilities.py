@@ -19,8 +19,6 @@ NOT_IN_THIS_BUILD = {
     "loadLoraAdapter": "it has no LoRA adapters",
     "setLoraAdapter": "it has no LoRA adapters",
     "removeLoraAdapter": "it has no LoRA adapters",
-    "embed": "it has no embeddings",
-    "embedBatch": "it has no embeddings",
 }
 
 NOTHING_TO_RELEASE = ("unloadMultimodalProjector", "unloadDraftModel", "freeDecisionHead", "clearLoraAdapters")
@@ -30,7 +28,6 @@ URL_NEEDED = {"loadMultimodalProjector": "Multimodal projector URL/path is empty
 """What is said of calls whose first argument is an address, and empty."""
 
 PROBES: dict[str, dict[str, Any]] = {
-    "getEmbeddingCapabilities": {"apiVersion": 1, "text": False, "image": False, "audio": False},
     "getTextToSpeechCapabilities": {
         "apiVersion": 1,
         "supported": False,

@@ -11,6 +11,7 @@ from bridge.errors import BridgeError, Cancelled, InputError
 from bridge.host import capabilities
 from bridge.host.chat import chat_prompt, render_with_template
 from bridge.host.completion import complete
+from bridge.host.embedding import EmbeddingError, embedding_capabilities, ranks_for_page, vectors_for_page
 from bridge.host.engine import Engine
 from bridge.host.js_numbers import finite
 from bridge.host.models import ModelSlot
@@ -99,6 +100,8 @@ class Host:
         except BridgeError as error:
             self._slot.note_failure(error)
             reply = {"type": "error", "id": call.id, "message": str(error), "code": error.code}
+            if isinstance(error, EmbeddingError):
+                reply["name"] = error.name
         except Exception as error:
             traceback.print_exception(error)
             text = f"Internal error in {call.method}: {type(error).__name__}: {error}"
@@ -125,6 +128,10 @@ class Host:
             "detokenize": self._detokenize,
             "applyChatTemplate": self._apply_chat_template,
             "renderChatTemplate": self._render_chat_template,
+            "getEmbeddingCapabilities": self._embedding_capabilities,
+            "embed": self._embed,
+            "embedBatch": self._embed_batch,
+            "rank": self._rank,
             "scoreNextToken": self._score_next_token,
             "stateSaveFile": self._save_state_file,
             "stateLoadFile": self._load_state_file,
@@ -195,6 +202,19 @@ class Host:
 
     async def _render_chat_template(self, call: Call, messages: Any = None, options: Any = None) -> str:
         return await render_with_template(self._slot.model, self._engine, messages, options or {})
+
+    async def _embedding_capabilities(self, call: Call) -> dict[str, Any]:
+        return embedding_capabilities(self._slot.loaded.model if self._slot.loaded else None)
+
+    async def _embed(self, call: Call, given: Any = None, options: Any = None) -> list[float]:
+        [vector] = await vectors_for_page(self._slot.model, [given], options or {}, call.cancel)
+        return vector
+
+    async def _embed_batch(self, call: Call, given: Any = (), options: Any = None) -> list[list[float]]:
+        return await vectors_for_page(self._slot.model, list(given), options or {}, call.cancel)
+
+    async def _rank(self, call: Call, query: Any = None, documents: Any = None) -> list[dict[str, Any]]:
+        return await ranks_for_page(self._slot.model, query, documents, call.cancel)
 
     async def _score_next_token(self, call: Call, prompt: Any = None, options: Any = None) -> dict[str, Any]:
         return await scores_for_page(self._slot.model, prompt, options or {}, call.cancel)

@@ -35,6 +35,7 @@ class ScriptedModel:
         self.tokenizer = ScriptedTokenizer()
         self.backend_name, self.adapter, self.nbytes = "webgpu", {"vendor": "acme", "architecture": "v1"}, 100
         self.compute = {}
+        self.has_logits, self.embeddings, self.architecture = True, None, "llama"
         self.notes = ["scripted"]
         self.last_usage = Usage()
         self.prompts, self.options = [], []

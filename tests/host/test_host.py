@@ -409,7 +409,7 @@ def test_calls_this_build_cannot_serve_name_what_is_missing():
         for empty in (None, "", " ", 5):
             assert (await page.call("loadMultimodalProjector", empty))["message"] == "Multimodal projector URL/path is empty."
             assert (await page.call("loadDraftModel", empty, {}))["message"] == "Draft model URL is empty."
-        for method in ("embed", "loadLoraAdapter", "loadMultimodalProjector"):
+        for method in ("runDecision", "loadLoraAdapter", "loadMultimodalProjector"):
             answer = await page.call(method, "x", {})
             assert answer["message"].startswith(f"{method} is not available in this build: it ")
             assert answer["code"] == "UNSUPPORTED"

@@ -147,6 +147,17 @@ testInBothModes('case 184: parts that are none are refused with a code, and noth
   assert.equal(bytes.length, 1);
 });
 
+testInBothModes('documents to rank are strings, in any list', async ({ loaded }) => {
+  const { bridge, port } = await loaded();
+  const found = [{ score: 2, labels: [2], promptTokens: 5 }];
+  const { sent, value } = await answered(port, 'rank', bridge.rank('q', new Set(['a'])), found);
+  assert.deepEqual([sent.args, value], [['q', ['a']], found]);
+  await assertRefused(bridge.rank(5, ['a']), TypeError, 'query must be a string, got 5');
+  await assertRefused(bridge.rank('q', 'text'), TypeError, 'documents must be a list of strings');
+  await assertRefused(bridge.rank('q', ['a', null]), TypeError, 'documents[1] must be a string, got null');
+  assert.equal(port().calls('rank').length, 1);
+});
+
 test('case 90: a head or adapter call whose worker is gone moves to the main thread; an ordinary error keeps the worker', async () => {
   const { bridge, worker, direct } = await loadedBridge();
   const ordinary = outcome(bridge.loadLoraAdapter('a.gguf'));

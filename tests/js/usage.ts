@@ -7,6 +7,7 @@ import {
   type CacheEntry,
   type CompletionUsage,
   type MemoryEstimate,
+  type RankedDocument,
 } from '../../web/llama_webgpu_bridge.js';
 
 /** The example of the documented API, as it stands there. */
@@ -64,8 +65,10 @@ async function state(bridge: LlamaWebGpuBridge) {
   const restored: { tokens: number[] } = await bridge.stateLoadBytes(saved, 64);
   const written: true = await bridge.stateSaveFile('/a', restored.tokens);
   const scores = await bridge.scoreNextToken('x', { candidates: new Int32Array([1]), topK: 2, reusePromptPrefix: false });
+  const vectors: number[][] = await bridge.embedBatch(['x', [{ type: 'text', text: 'y' }]], { normalize: false });
+  const ranked: RankedDocument[] = await bridge.rank('x', new Set(['a', 'b']));
   const evicted: boolean = await bridge.evictModelFromCache('m.gguf');
-  console.log(written, scores.top[0]?.bytes.length, evicted);
+  console.log(vectors[0]?.[0], ranked[0]?.score, written, scores.top[0]?.bytes.length, evicted);
 }
 
 async function refused(bridge: LlamaWebGpuBridge, error: unknown) {

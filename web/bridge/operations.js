@@ -24,6 +24,7 @@ export const METHOD_RULES = {
   renderChatTemplate: { fallback: 'unusable', reload: true },
   embed: { fallback: 'unusable', reload: true },
   embedBatch: { fallback: 'unusable', reload: true },
+  rank: { fallback: 'unusable', reload: true },
   getEmbeddingCapabilities: { fallback: 'unusable', reload: true },
   scoreNextToken: { fallback: 'unusable', reload: true },
   stateSaveFile: { fallback: 'never' },
