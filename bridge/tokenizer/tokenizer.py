@@ -126,6 +126,27 @@ class Tokenizer:
             piece = self._pieces[token] = self._spell(token)
         return piece
 
+    def plain_texts(self) -> list[str | None]:
+        """What all tokens say, None for those where `token_bytes` has to be asked: some ten times faster than asking for all.
+
+        Told are whole texts of ordinary tokens, whose `token_bytes` are their UTF-8.
+        """
+        vocab = self._vocab
+        joined = BETWEEN_TOKENS.join(vocab.tokens)
+        if vocab.family.encoder == "rwkv" or has_raw_bytes(joined) or joined.count(BETWEEN_TOKENS) >= self.n_vocab:
+            return [None] * self.n_vocab
+        texts: list[str | None] = []
+        if vocab.pre is None or vocab.escape_whitespaces:
+            texts += joined.replace(SPACE_MARK, " ").split(BETWEEN_TOKENS)
+        else:
+            spelled = joined.translate(bpe.CHAR_TO_LATIN).split(BETWEEN_TOKENS)
+            texts += [text if text.isascii() else _from_latin(text) for text in spelled]
+        for token in [token for token, kind in enumerate(vocab.types or ()) if kind != NORMAL]:
+            texts[token] = None
+        for token in vocab.retyped:
+            texts[token] = None
+        return texts
+
     def token_text(self, token: int) -> str:
         """The token as the vocabulary writes it."""
         return self._vocab.tokens[self._checked(token)]
@@ -178,6 +199,18 @@ class Tokenizer:
         if token is None:
             raise ModelError(f"the vocabulary asks for a {name.upper()} token but has none")
         return token
+
+
+BETWEEN_TOKENS = "\U0010ffff"
+"""A character that no vocabulary has, or nothing is told of it at once."""
+
+
+def _from_latin(text: str) -> str | None:
+    """The text whose UTF-8 bytes are the characters' codes, if it is one."""
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeError:
+        return None
 
 
 def _as_plain_text(text: str | bytes) -> str:

@@ -56,5 +56,8 @@ class ByteTokenizer:
     eog_ids = frozenset([1])
     n_vocab = 256
 
+    def plain_texts(self):
+        return [None] * self.n_vocab
+
     def token_bytes(self, token, special=False):
         return bytes([token])

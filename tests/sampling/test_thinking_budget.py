@@ -29,6 +29,9 @@ class Tokenizer:
         assert not add_special and parse_special
         return TEXTS.get(text, [])
 
+    def plain_texts(self):
+        return [None] * self.n_vocab
+
     def token_bytes(self, token, special=False):
         assert special
         return self.pieces.get(token, bytes([token]))

@@ -39,3 +39,13 @@ def test_special_ids_and_flags(name):
 @pytest.mark.parametrize("name", names())
 def test_code_points_above_unicode_are_no_reason_to_stop(name):
     assert tokenizer(name).encode(b"a\xf4\x90\x80\x80b", False)  # llama.cpp ends the process here
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_texts_told_at_once_are_those_of_single_tokens(name):
+    tok = tokenizer(name)
+    texts = tok.plain_texts()
+    assert len(texts) == tok.n_vocab
+    assert all(text is None or text.encode() == tok.token_bytes(token) for token, text in enumerate(texts))
+    n_told = sum(bool(text) for text in texts)
+    assert n_told > 100 or record(name)["metadata"]["tokenizer.ggml.model"] == "rwkv"

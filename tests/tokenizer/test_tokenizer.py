@@ -5,6 +5,7 @@ import random
 import pytest
 
 from bridge.errors import InputError, ModelError
+from bridge.tokenizer import Tokenizer
 from bridge.tokenizer.characters import decode_leniently
 from bridge.tokenizer.vocab import CONTROL, KEY, NORMAL, USER_DEFINED
 from tests.tokenizer.packed import tokenizer
@@ -247,3 +248,10 @@ def test_normalisation_map_that_points_outside_itself():
 
 def test_raw_bytes_are_read_leniently():
     assert decode_leniently(b"a\x80\xe4\xbdb\xed\xa0\x80\xc0\xaf\xf4\x90\x80\x80\xff") == "a\ufffd\ufffd\ufffdb\ud800/\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(("text", "said"), [("Ġword", " word"), ("a b", None), ("ÃŃ", "í"), ("Ã", None), ("\x7f", None)])
+def test_texts_told_at_once_of_bytes_in_disguise(text, said):
+    tokens = ["<|end|>", text, "a"]
+    metadata = {KEY + "model": "gpt2", KEY + "pre": "gpt-2", KEY + "tokens": tokens, KEY + "token_type": [3, 1, 1], KEY + "merges": []}
+    assert Tokenizer.from_metadata(metadata).plain_texts() == [None, said, "a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -15,6 +16,8 @@ class TokenizerLike(Protocol):
 
     n_vocab: int
     eog_ids: frozenset[int]
+
+    def plain_texts(self) -> Sequence[str | None]: ...
 
     def token_bytes(self, token: int, special: bool = False) -> bytes: ...
 
@@ -60,11 +63,14 @@ class Vocabulary:
 
     def __init__(self, tokenizer: TokenizerLike) -> None:
         self.n_vocab = n_vocab = tokenizer.n_vocab
-        pairs: list[Pair] = []
         self.unfinished: dict[str, Unfinished] = {}
         self.others: list[tuple[bytes, int]] = []
-        for token in range(n_vocab):
-            written = spelling(tokenizer, token) if token not in tokenizer.eog_ids else None
+        texts = list(tokenizer.plain_texts())
+        for token in tokenizer.eog_ids:
+            texts[token] = ""
+        pairs: list[Pair] = [(text, token) for token, text in enumerate(texts) if text and "\0" not in text]
+        for token in [token for token, text in enumerate(texts) if text is None or "\0" in text]:
+            written = spelling(tokenizer, token)
             if isinstance(written, str):
                 pairs.append((written, token))
             elif written is not None:

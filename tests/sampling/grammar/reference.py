@@ -142,6 +142,9 @@ class ListTokenizer:
         self.n_vocab = len(self.pieces)
         self.eog_ids = frozenset(eog)
 
+    def plain_texts(self):
+        return [None] * self.n_vocab
+
     def token_bytes(self, token, special=False):
         return self.pieces[token]
 
