@@ -119,18 +119,17 @@ class Model:
                       on_prefill: Prefilled | None = None) -> Any:
         """Bring the context to exactly ``prompt`` and return the logits after its last token (None when cancelled)."""
         self._check_prompt(prompt)
-        states = self._session.states
-        kept = states.resume_position(self._common_prefix(prompt))
+        states, shared = self._session.states, self._common_prefix(prompt)
+        keep_at = self._keep_position(prompt, shared) if states.is_recurrent else 0
+        kept = states.resume_position(shared)
         usage.cached_prompt_tokens = kept
         del self._tokens[kept:]
         self._n_reusable = kept
         logits = None
         while self.n_past < len(prompt) and not cancel.cancelled:
-            end = self.n_past + self.n_ubatch
-            if states.is_recurrent and self.n_past < len(prompt) - 1:
-                end = min(end, len(prompt) - 1)  # so that the state before the last token can be kept
-            elif states.is_recurrent:
-                states.keep(self.n_past)
+            if self.n_past == keep_at:
+                states.keep(keep_at)
+            end = min(self.n_past + self.n_ubatch, keep_at if self.n_past < keep_at else len(prompt))
             batch = prompt[self.n_past:end]
             last = self.n_past + len(batch) == len(prompt)
             logits = await self._run(batch, [len(batch) - 1] if last else [])
@@ -197,6 +196,14 @@ class Model:
             if self._tokens[i] != prompt[i]:
                 return i
         return limit
+
+    def _keep_position(self, prompt: Sequence[int], shared: int) -> int:
+        """Where it pays to keep a recurrent state: before the last token, from where the same prompt or a longer one goes on.
+
+        But where this prompt has left the last one late, others may leave it, too.
+        """
+        has_left = shared < min(self._n_reusable, len(prompt) - 1)
+        return shared if has_left and 2 * shared >= len(prompt) else len(prompt) - 1
 
     def _check_prompt(self, prompt: Sequence[int]) -> None:
         if not self.has_logits:

@@ -1,15 +1,19 @@
 """Models whose state is only that of the last token: kept prefixes, saved contexts, cancellations and failures."""
 
 import asyncio
+import random
+from array import array
 
 import pytest
 
 from bridge.errors import DeviceError, FormatError
-from bridge.runtime import CancelToken, GenerateOptions, LoadOptions, load_model
+from bridge.graph.states import StateCopies
+from bridge.runtime import CancelToken, GenerateOptions, LoadOptions, Model, load_model
 from bridge.runtime.state import load_state, parse_state, save_state
 from bridge.sampling import SamplingOptions
 from bridge.simd.wasmtime_host import WasmtimeHost
 from tests.golden import MODELS
+from tests.runtime.scripted import ByteTokenizer, ScriptedSession
 
 GREEDY = SamplingOptions(temp=0.0, penalty=1.0)
 RECURRENT, HYBRID = MODELS / "mamba-f16.gguf", MODELS / "lfm2-f32.gguf"
@@ -52,6 +56,21 @@ def test_a_prompt_goes_on_from_what_it_shares_with_the_last_and_no_later(path):
     asyncio.run(scenario())
 
 
+def test_prompts_that_share_a_long_beginning_go_on_from_there():
+    async def scenario():
+        model, found = await opened(RECURRENT), []
+        for question in ([1, 2], [3, 4], [5, 6], [7, 8, 9], [7, 8, 9, 10]):
+            prompt = [*PROMPT, *question]
+            assert await generate(model, prompt) == await fresh(RECURRENT, prompt)
+            found.append(model.last_usage.cached_prompt_tokens)
+        shared = len(PROMPT)
+        assert found == [0, 0, shared, shared, shared]
+        await generate(model, [*PROMPT, 7, 8, 9, 10, 11])
+        assert model.last_usage.cached_prompt_tokens == shared + 3, "a prompt that was continued is kept to its end"
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("path", [RECURRENT, HYBRID], ids=lambda path: path.stem)
 def test_cancellation_keeps_what_was_evaluated(path):
     async def scenario():
@@ -88,6 +107,61 @@ def test_a_failure_forgets_the_state():
         model._session.evaluate = run
         assert await generate(model, [*PROMPT, 3]) == await fresh(RECURRENT, [*PROMPT, 3])
         assert model.last_usage.cached_prompt_tokens == 0
+
+    asyncio.run(scenario())
+
+
+class Follower(ScriptedSession):
+    """Its state is the tokens it has followed; the next token depends on their order."""
+
+    def __init__(self):
+        super().__init__(n_ctx=64)
+        self.states, self.copies, self.n_evaluated = StateCopies(is_recurrent=True), [["stale"], ["stale"]], 0
+
+    async def evaluate(self, tokens, start, outputs):
+        read, write = self.states.begin(start)
+        self.copies[write] = (self.copies[read] if start else []) + list(tokens)
+        self.n_evaluated += len(tokens)
+        if self.fail and self.fail.pop(0):
+            raise DeviceError("lost")
+        self.states.end(write, start + len(tokens))
+        logits = [float(i == self.next_token(self.copies[write])) for i in range(self.n_vocab)]
+        return array("f", logits) if len(outputs) else None
+
+    @staticmethod
+    def next_token(tokens):
+        return sum((i + 2) * token for i, token in enumerate(tokens)) % 16
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_order_of_prompts_cancellations_and_failures_gives_the_right_continuations(seed):
+    rng, session = random.Random(seed), Follower()
+    model = Model(session, ByteTokenizer(), metadata={}, architecture="scripted", n_vocab=16, n_ctx_train=0, nbytes=0)
+
+    async def scenario():
+        prompt, n_asked = [1], 0
+        for _ in range(150):
+            prompt = [*prompt[:rng.randint(0, len(prompt))], *(rng.randint(2, 9) for _ in range(rng.randint(1, 9)))][:40]
+            n_asked += len(prompt)
+            cancel = CancelToken()
+            session.fail = [rng.random() < 0.02 for _ in range(12)]
+            stop_after = rng.randint(0, 30) if rng.random() < 0.2 else 99
+            options, said = GenerateOptions(n_predict=4, sampling=GREEDY, ignore_eos=True), []
+
+            def prefilled(done, total, cancel=cancel, stop_after=stop_after):
+                if done > stop_after:
+                    cancel.cancel()
+
+            try:
+                said = [piece.token async for piece in model.generate(prompt, options, cancel, prefilled)]
+            except DeviceError:
+                continue
+            expected = list(prompt)
+            for token in said:
+                assert token == session.next_token(expected)
+                expected.append(token)
+            assert cancel.cancelled or len(said) == 4
+        assert session.n_evaluated < n_asked + 150 * 4
 
     asyncio.run(scenario())
 
