@@ -19,7 +19,7 @@ from bridge.gpu.weights import Matrix, Placement
 from bridge.graph.graph import OUTPUTS, TOKENS
 from bridge.plan.plan import Plan, Step
 
-MAX_HEAD_DIM = 512
+MAX_HEAD_DIM = 576
 WORD_OF_ROWS = {TOKENS: 0, OUTPUTS: 2}  # where the parameter block has the number of rows (bridge.plan.batch)
 
 

@@ -113,7 +113,7 @@ class GraphBuilder:
                          table=table, head_dim=head_dim, n_rot=n_rot, style=style)
 
     def attention(self, q: Node, k: Node, v: Node, *, n_head: int, n_head_kv: int, head_dim: int, head_dim_v: int,
-                  scale: float, softcap: float = 0.0, window: int = 0) -> Node:
+                  scale: float, softcap: float = 0.0, window: int = 0, sinks: str | None = None) -> Node:
         """Causal attention with a cache of its own for this layer; in a model that is not causal, without one."""
         if not self._causal:
             before, after = (window // 2, window // 2) if self._symmetric else (window - 1, ALL)
@@ -122,9 +122,16 @@ class GraphBuilder:
                                        after=after if window else ALL)
         layer = len(self._kv_layers)
         self._kv_layers.append(KvLayer(k.width, v.width, window))
-        return self._add("attention", (q, k, v), (), q.rows, n_head * head_dim_v, f"attention {layer}",
+        weights = (self.weight(sinks, n_head),) if sinks is not None else ()
+        return self._add("attention", (q, k, v), weights, q.rows, n_head * head_dim_v, f"attention {layer}",
                          layer=layer, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v,
                          scale=scale, softcap=softcap, window=window)
+
+    def attention_again(self, q: Node, earlier: Node, *, n_head: int, window: int = 0) -> Node:
+        """Attention over the cache that an ``earlier`` attention of the same batch has filled."""
+        attrs = {**earlier.attrs, "n_head": n_head, "window": window}
+        return self._add("attention", (q, earlier), (), q.rows, n_head * attrs["head_dim_v"], f"again {earlier.name}",
+                         **attrs)
 
     def text_attention(self, q: Node, k: Node, v: Node, *, n_head: int, n_head_kv: int, head_dim: int, head_dim_v: int,
                        scale: float, softcap: float = 0.0, before: int = ALL, after: int = ALL,
@@ -142,6 +149,9 @@ class GraphBuilder:
 
     def softmax(self, x: Node) -> Node:
         return self._add("softmax", (x,), (), x.rows, x.width, f"softmax {x.name}")
+
+    def scale_by_position(self, x: Node, scale: float, period: int) -> Node:
+        return self._add("scale_by_position", (x,), (), x.rows, x.width, f"scale {x.name}", scale=scale, period=period)
 
     def activate(self, x: Node, act: str) -> Node:
         return self._add("activate", (x,), (), x.rows, x.width, f"{act} {x.name}", act=_known(act))

@@ -15,10 +15,12 @@ The vocabulary (inputs -> output; weights; attributes):
 ``layer_norm``        the same of x - mean(x), (* weight (+ bias))
 ``rope``              x -> x with pairs of columns rotated by the batch's ``table``; ``head_dim``, ``n_rot``,
                       ``style`` "norm" (pairs 2i, 2i+1) or "neox" (pairs i, i + n_rot/2); other columns pass through
-``attention``         q[, k, v] -> softmax(scale * q kᵀ) v over the cache of layer ``layer``, after k and v were stored
-                      there at the batch's positions (without k and v the cache is only read); ``n_head``, ``n_head_kv``,
-                      ``head_dim``, ``head_dim_v``, ``scale``, ``softcap`` (0: none; else c·tanh(s/c)), ``window``
-                      (0: all earlier positions; n: the last n, itself included)
+``attention``         q, k, v -> softmax(scale * q kᵀ) v over the cache of layer ``layer``, after k and v were stored
+                      there at the batch's positions (q and an earlier attention: its cache is only read); ``n_head``,
+                      ``n_head_kv``, ``head_dim``, ``head_dim_v``, ``scale``, ``softcap`` (0: none; else c·tanh(s/c)), ``window``
+                      (0: all earlier positions; n: the last n, itself included); with a weight [n_head], the sinks, each
+                      head's softmax has one more term, which has no value
+``scale_by_position`` x -> x * (1 + ``scale`` · ln(⌊position / ``period``⌋ + 1))
 ``text_attention``    q, k, v -> softmax(scale * q kᵀ + bias) v among the tokens of the same text, which must all be in
                       the batch; no cache. A token sees ``before`` tokens before it and ``after`` after it (ALL: no
                       limit). The bias depends on the distance d = key - query: -|d| times the head's of ``slopes``,

@@ -53,7 +53,7 @@ def parallel_layer(g: GraphBuilder, h: HParams, i: int, x: Node, y: Node, attent
 
 def self_attention(g: GraphBuilder, h: HParams, i: int, x: Node, *, rope: str | None, style: str = "neox",
                    scale: float | None = None, qk_norm: bool | Norm = False, softcap: float = 0.0,
-                   window: int = 0) -> Node:
+                   window: int = 0, sinks: str | None = None) -> Node:
     """Queries, keys and values of layer ``i`` from x [T, n_embd], attention over the cache, output projection.
 
     ``rope`` is a table or None; ``scale`` defaults to 1/sqrt(head_dim); ``qk_norm`` normalises queries and keys before the
@@ -66,7 +66,7 @@ def self_attention(g: GraphBuilder, h: HParams, i: int, x: Node, *, rope: str | 
         q, k = norm(q, f"blk.{i}.attn_q_norm"), norm(k, f"blk.{i}.attn_k_norm")
     if rope is not None:
         q, k = (g.rope(part, rope, h.head_dim, style) for part in (q, k))
-    return attended(g, h, i, q, k, v, scale=scale, softcap=softcap, window=window)
+    return attended(g, h, i, q, k, v, scale=scale, softcap=softcap, window=window, sinks=sinks)
 
 
 def projections(g: GraphBuilder, h: HParams, i: int, x: Node) -> tuple[Node, Node, Node]:
@@ -90,10 +90,11 @@ def head_norm(g: GraphBuilder, h: HParams) -> Norm:
 
 
 def attended(g: GraphBuilder, h: HParams, i: int, q: Node, k: Node, v: Node, *, scale: float | None = None,
-             softcap: float = 0.0, window: int = 0) -> Node:
+             softcap: float = 0.0, window: int = 0, sinks: str | None = None) -> Node:
     """Attention over the cache and the output projection of layer ``i``; in the last layer [O, n_embd]."""
     heads = g.attention(q, k, v, n_head=h.n_head[i], n_head_kv=h.n_head_kv[i], head_dim=h.head_dim,
-                        head_dim_v=h.head_dim_v, scale=scale or 1.0 / math.sqrt(h.head_dim), softcap=softcap, window=window)
+                        head_dim_v=h.head_dim_v, scale=scale or 1.0 / math.sqrt(h.head_dim), softcap=softcap, window=window,
+                        sinks=sinks)
     if i == h.n_layer - 1:
         heads = g.select_outputs(heads)
     return g.matmul(heads, f"blk.{i}.attn_output", h.n_embd)

@@ -176,10 +176,12 @@ class HParams:
             raise ModelError(f"{self.architecture}.expert_used_count is {self.n_expert_used}; "
                              f"it must be from 1 to the {self.n_expert} experts there are")
 
-    def rope_table(self, *, base_key: str = "rope.freq_base", factors_tensor: str | None = None) -> RopeTable:
+    def rope_table(self, *, base_key: str = "rope.freq_base", factors_tensor: str | None = None,
+                   yarn_multipliers: tuple[float, float] = (1.0, 0.0)) -> RopeTable:
         """The table of the file's ``rope.*`` keys: none, linear, YaRN or LongRoPE scaling (llama.cpp's rules).
 
-        ``base_key`` names the key of the base, which defaults to ``rope.freq_base`` and that to 10000.
+        ``base_key`` names the key of the base, which defaults to ``rope.freq_base`` and that to 10000. YaRN's rotation is
+        multiplied by the first and divided by the second of 1 + 0.1 · multiplier · ln(factor).
         """
         keys = self.keys
         kind = keys.string("rope.scaling.type", "linear")
@@ -194,10 +196,29 @@ class HParams:
         yarn = kind == "yarn"
         magnitude = keys.number("rope.scaling.attn_factor", 1.0)
         if yarn:
-            magnitude *= _yarn_magnitude(1.0 / scale)
+            magnitude *= _yarn_magnitude(1.0 / scale, *yarn_multipliers)
         return RopeTable(
             n_rot=self.n_rot, freq_base=freq_base, freq_scale=scale, ext_factor=1.0 if yarn else 0.0,
             magnitude=magnitude, n_ctx_orig=self.n_ctx_orig, factors_tensor=factors_tensor)
+
+    def require_experts(self) -> None:
+        if not self.n_expert:
+            raise ModelError(f"metadata key {self.architecture}.expert_count is missing or 0; this architecture has experts")
+
+    def expert_groups(self) -> dict[str, int]:
+        """How many groups experts come in, and from how many of them a token's experts may be."""
+        n_group = self.keys.integer("expert_group_count", 0, low=0)
+        if n_group <= 1:
+            return {"n_group": 1, "n_group_used": 1}
+        n_used = self.keys.integer("expert_group_used_count", 0, low=0)
+        if self.n_expert % n_group or not 0 < n_used <= n_group or self.n_expert_used > n_used * (self.n_expert // n_group):
+            raise ModelError(f"{self.n_expert_used} of {self.n_expert} experts cannot come from {n_used} of {n_group} groups "
+                             f"({self.architecture}.expert_group_used_count, expert_group_count)")
+        return {"n_group": n_group, "n_group_used": n_used}
+
+    def n_ff_expert(self, i: int, default: int | None = None) -> int:
+        """Columns of an expert of layer ``i``."""
+        return self.keys.per_layer("expert_feed_forward_length", self.n_layer, default)[i]
 
     @property
     def rms_eps(self) -> float:
@@ -219,10 +240,12 @@ class HParams:
         return self.keys.integer("rope.scaling.original_context_length", self.n_ctx_train, high=1 << 31)
 
 
-def _yarn_magnitude(factor: float) -> float:
-    """YaRN's 1 + 0.1 ln(factor), never below 1, divided by the 1 + 0.1 ln(factor) that the rotation itself applies."""
-    applied = 1.0 + 0.1 * math.log(factor)
-    return max(1.0, applied) / applied
+def _yarn_magnitude(factor: float, multiplier: float, divisor: float) -> float:
+    """What is left to multiply after the 1 + 0.1 ln(factor) that the rotation itself applies."""
+    def scale(m: float) -> float:
+        return 1.0 if factor <= 1.0 else 1.0 + 0.1 * m * math.log(factor)
+
+    return scale(multiplier) / scale(divisor) / (1.0 + 0.1 * math.log(factor))
 
 
 def _vocabulary_size(metadata: Mapping[str, Any], keys: Keys, tensors: Mapping[str, Any]) -> int:

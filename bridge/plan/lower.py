@@ -31,9 +31,14 @@ def _last_uses(graph: Graph) -> dict[Node, int]:
     last: dict[Node, int] = {}
     for position, node in enumerate(graph.nodes):
         last[node] = position
-        for source in node.inputs:
+        for source in _read(node):
             last[source] = position
     return last | dict.fromkeys(graph.results.values(), len(graph.nodes))
+
+
+def _read(node: Node) -> tuple[Node, ...]:
+    """The inputs whose values a node reads: of attention over another layer's cache not that layer's result."""
+    return node.inputs[:1] if node.op == "attention" and len(node.inputs) == 2 else node.inputs
 
 
 class _Lowering:
@@ -46,14 +51,14 @@ class _Lowering:
         self._last_use = last_use
 
     def lower(self, position: int, node: Node) -> None:
-        reads = node.inputs
+        reads = _read(node)
         if node.op == "attention" and len(reads) == 3:
             self._step("kv_write", reads[1:], None, (), {"layer": node.attrs["layer"]}, node)
             reads = reads[:1]
         output = self._allocate(node)
         self._step(node.op, reads, output, node.weights, node.attrs, node)
         self.slot_of[node] = output
-        for value in dict.fromkeys((*node.inputs, node)):
+        for value in dict.fromkeys((*_read(node), node)):
             if self._last_use[value] == position:
                 self._free.append(self.slot_of[value])
 

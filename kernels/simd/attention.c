@@ -5,10 +5,11 @@ typedef struct Args {
   u32 q, q_stride, out, out_stride, k_cache, v_cache;
   u32 n_head, n_head_kv, head_dim, head_dim_v, window, f16;
   f32 scale, softcap;
+  u32 sinks; /* 0: none */
 } Args;
 
 static Heads heads_of(const Args *a) {
-  return (Heads){a->n_head, a->n_head_kv, a->head_dim, a->head_dim_v, a->scale, a->softcap};
+  return (Heads){a->n_head, a->n_head_kv, a->head_dim, a->head_dim_v, a->scale, a->softcap, a->sinks ? at(a->sinks) : 0};
 }
 
 static u32 attention_items(const Context *c, u32 n_rows, const void *args) {

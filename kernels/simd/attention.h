@@ -14,6 +14,7 @@ enum { KEYS = 32, MAX_QUERIES = 16 };
 typedef struct Heads {
   u32 n_head, n_head_kv, head_dim, head_dim_v;
   f32 scale, softcap;
+  const f32 *sinks; /* one more term of each head's softmax, without a value; may be 0 */
 } Heads;
 
 /* Rows of keys and values: where they begin and how many bytes lie from one to the next. */
@@ -174,8 +175,8 @@ static void attend(const Context *c, const Queries *q, const Heads *h, const Row
     store(w.q + (i + 1) * w.dim - 4, splat(0));
     for (u32 d = 0; d < h->head_dim; d++) w.q[i * w.dim + d] = x[d] * h->scale;
     for (u32 d = 0; d < w.dim_v; d += 4) store(w.out + i * w.dim_v + d, splat(0));
-    w.most[i] = -1e30f;
-    w.total[i] = 0;
+    w.most[i] = h->sinks ? h->sinks[q->head + i % q->n_heads] : -1e30f;
+    w.total[i] = h->sinks ? 1 : 0;
     low = min_u32(low, q->low[t]);
     end = max_u32(end, q->end[t]);
   }

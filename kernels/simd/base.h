@@ -117,6 +117,16 @@ INLINE v128 tanh_f32x4(v128 x) {
   return wasm_f32x4_sub(one, wasm_f32x4_div(wasm_f32x4_const_splat(2.0f), wasm_f32x4_add(e, one)));
 }
 
+/* ln x of a positive x: the exponent times ln 2, and 2 artanh((m - 1) / (m + 1)) of what is left, m in [sqrt(1/2), sqrt(2)). */
+INLINE f32 log_of(f32 x) {
+  union { f32 value; u32 bits; } v = {x};
+  i32 exponent = (i32)((v.bits - 0x3f3504f3u) & 0xff800000u) >> 23;
+  v.bits -= (u32)exponent << 23;
+  f32 s = (v.value - 1.0f) / (v.value + 1.0f), square = s * s;
+  f32 series = 1.0f + square * (1.0f / 3 + square * (1.0f / 5 + square * (1.0f / 7 + square * (1.0f / 9))));
+  return (f32)exponent * 0.69314718056f + 2.0f * s * series;
+}
+
 /* ln(1 + e^x) = max(x, 0) + ln(1 + e), e = e^-|x|, by the series of 2 artanh(e / (2 + e)), an argument up to 1/3. */
 INLINE v128 softplus_f32x4(v128 x) {
   v128 e = exp_f32x4(wasm_f32x4_neg(wasm_f32x4_abs(x)));

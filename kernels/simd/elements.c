@@ -110,6 +110,23 @@ static void clamp_rows(const Context *c, u32 n_rows, const void *args, u32 item)
 
 const Kernel clamp = {row_items, clamp_rows};
 
+/* Times 1 + scale · ln(floor(position / period) + 1). */
+typedef struct PositionArgs {
+  u32 x, out, stride, period;
+  f32 scale;
+} PositionArgs;
+
+static void scale_by_position_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
+  const PositionArgs *a = args;
+  FOR_ROWS(r, item, n_rows) {
+    const f32 *x = row_of(a->x, a->stride, r);
+    f32 *out = out_row(a->out, a->stride, r), factor = 1.0f + a->scale * log_of((f32)(position_of(c, r) / a->period + 1));
+    for (u32 i = 0; i < a->stride; i += 4) store(out + i, wasm_f32x4_mul(load(x + i), splat(factor)));
+  }
+}
+
+const Kernel scale_by_position = {row_items, scale_by_position_rows};
+
 /* Each column of b multiplies a run of columns of a. */
 typedef struct MulArgs {
   u32 a, a_stride, b, b_stride, out, width, run;

@@ -13,7 +13,7 @@
 /* The order is that of KERNELS in bridge/simd/program.py. */
 static const Kernel *const KERNELS[] = {
     &rope_table, &embed, &rope, &kv_write, &select_outputs, &rms_norm, &layer_norm, &activate, &glu, &add, &mul,
-    &dot, &add_vector, &mul_vector, &columns, &concat, &scale, &softcap, &clamp, &route, &combine_experts, &quantise,
+    &dot, &add_vector, &mul_vector, &columns, &concat, &scale, &softcap, &clamp, &scale_by_position, &route, &combine_experts, &quantise,
     &matmul, &matmul_experts, &attention, &token_shift, &conv, &selective_scan, &gated_delta, &wkv7, &text_attention,
     &text_mean, &softmax};
 

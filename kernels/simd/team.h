@@ -41,7 +41,7 @@ typedef struct Record {
 } Record;
 
 extern const Kernel rope_table, embed, rope, kv_write, select_outputs, rms_norm, layer_norm, activate, glu, add, mul, dot,
-    add_vector, mul_vector, columns, concat, scale, softcap, clamp, route, combine_experts, quantise, matmul,
+    add_vector, mul_vector, columns, concat, scale, softcap, clamp, scale_by_position, route, combine_experts, quantise, matmul,
     matmul_experts, attention, token_shift, conv, selective_scan, gated_delta, wkv7, text_attention, text_mean, softmax;
 
 #endif

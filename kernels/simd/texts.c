@@ -12,7 +12,7 @@ typedef struct AttentionArgs {
 INLINE const void *at_or_none(u32 unit) { return unit ? at(unit) : 0; }
 
 static Heads heads_of(const AttentionArgs *a) {
-  return (Heads){a->n_head, a->n_head_kv, a->head_dim, a->head_dim_v, a->scale, a->softcap};
+  return (Heads){a->n_head, a->n_head_kv, a->head_dim, a->head_dim_v, a->scale, a->softcap, 0};
 }
 
 static u32 text_attention_items(const Context *c, u32 n_rows, const void *args) {

@@ -20,6 +20,7 @@ struct Dims {
   before: u32,  // of a text: how many tokens are seen in each direction
   after: u32,
   span: u32,  // of the buckets, in each direction
+  has_sinks: u32,
 }
 
 @group(0) @binding(0) var<uniform> dims: Dims;
@@ -27,6 +28,9 @@ struct Dims {
 @group(0) @binding(3) var<storage, read> k_cache: array<KvUnit>;
 @group(0) @binding(4) var<storage, read> v_cache: array<KvUnit>;
 @group(0) @binding(5) var<storage, read_write> y: array<Unit>;
+//@ if not TEXTS_ONLY
+@group(0) @binding(6) var<storage, read> sinks: array<f32>;
+//@ end
 //@ if SLOPES
 @group(0) @binding(6) var<storage, read> slopes: array<f32>;
 //@ end
@@ -92,6 +96,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 
   var highest = LOWEST;
   var total = 0.0;
+  //@ if not TEXTS_ONLY
+  if (dims.has_sinks != 0u) {
+    highest = sinks[head];
+    total = 1.0;
+  }
+  //@ end
   for (var chunk = begin; chunk < end; chunk += CHUNK) {
     let n = min(CHUNK, end - chunk);
     var own_maximum = highest;

@@ -125,6 +125,8 @@ def test_operations_with_hard_cases(page_device):
     test_operations.test_add_scale_and_softcap(page_device)
     for name in test_operations.ON_ROWS:
         test_operations.test_operation_on_rows(page_device, HARDWARE, name)
+    for name in ("sinks and a window", "a cache filled by another layer", "scale_by_position"):
+        test_operations.test_attention_beyond_a_layer_of_its_own(page_device, HARDWARE, name)
 
 
 def test_many_sessions_leave_no_buffer_and_compile_nothing_again(page_device):

@@ -6,7 +6,7 @@ import pytest
 from bridge.errors import UnsupportedError
 from bridge.graph import RopeTable
 from bridge.graph.graph import ACTIVATIONS
-from tests.graph import elementwise, expert_operations
+from tests.graph import attention_operations, elementwise, expert_operations
 from tests.gpu.harness import OneOperation, assert_close, run
 
 RNG = np.random.default_rng(7)
@@ -137,6 +137,14 @@ def test_operation_on_rows(device, tuning, name):
     assert_close(got, expected, 2e-6)
     if name in ACTIVATIONS:  # small values, too
         assert (np.abs(got - expected) <= 2e-6 * np.abs(expected) + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", attention_operations.CASES)
+def test_attention_beyond_a_layer_of_its_own(device, tuning, name):
+    op = OneOperation(rows(16, attention_operations.WIDTH))
+    graph = op.finish(attention_operations.CASES[name](op.builder, op.x(), op.tensors, RNG))
+    for end in range(1, len(attention_operations.BATCHES) + 1):
+        assert_close(*run(device, graph, op.tensors, attention_operations.BATCHES[:end], tuning=tuning), 2e-5)
 
 
 def test_embeddings_of_positions(device, tuning):

@@ -10,7 +10,7 @@ from bridge.graph import RopeTable
 from bridge.graph.graph import ACTIVATIONS
 from bridge.simd.formats import FORMATS, LAYOUTS
 from bridge.simd.host import first_free_byte
-from tests.graph import elementwise, expert_operations
+from tests.graph import attention_operations, elementwise, expert_operations
 from tests.simd.harness import OneOperation, Tensors, assert_close, open_session, run
 
 RNG = np.random.default_rng(7)
@@ -211,6 +211,14 @@ def test_operation_on_rows(host, name):
     assert_close(got, expected, 2e-6)
     if name in ACTIVATIONS:  # small values, too
         assert (np.abs(got - expected) <= 2e-6 * np.abs(expected) + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", attention_operations.CASES)
+def test_attention_beyond_a_layer_of_its_own(host, name):
+    op = OneOperation(rows(16, attention_operations.WIDTH))
+    graph = op.finish(attention_operations.CASES[name](op.builder, op.x(), op.tensors, RNG))
+    for end in range(1, len(attention_operations.BATCHES) + 1):
+        assert_close(*run(host, graph, op.tensors, attention_operations.BATCHES[:end]), 2e-5)
 
 
 def test_embeddings_of_positions(host):

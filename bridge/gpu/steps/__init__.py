@@ -13,7 +13,7 @@ from bridge.plan.plan import Step
 KERNELS: Mapping[str, Callable[[CallBuilder, Step], Iterator[Call]]] = {
     **dense.KERNELS, **attention.KERNELS, **experts.KERNELS, **recurrent.KERNELS, **texts.KERNELS}
 
-AT_POSITIONS = ("embed", "rope", "kv_write", "attention", "text_attention", *recurrent.KERNELS)
+AT_POSITIONS = ("embed", "rope", "scale_by_position", "kv_write", "attention", "text_attention", *recurrent.KERNELS)
 """Kernels in which a row's number tells its token and its position."""
 
 

@@ -35,16 +35,22 @@ def attention(b: CallBuilder, step: Step) -> Iterator[Call]:
     check_heads(step)
     dims = pack(n_head, n_head // attrs["n_head_kv"], head_dim // unit, head_dim_v // unit, kv.k_width // unit,
                 kv.v_width // unit, 4 * quads(n_head * head_dim) // unit, 4 * quads(step.width) // unit, attrs["window"],
-                float(attrs["scale"]), float(attrs["softcap"]), 0, 0, 0)
-    pipeline = b.pipeline("attention.wgsl", "rrrw", WORKGROUP=b.tuning.attention_workgroup, CHUNK=b.tuning.attention_chunk,
+                float(attrs["scale"]), float(attrs["softcap"]), 0, 0, 0, len(step.weights))
+    pipeline = b.pipeline("attention.wgsl", "rrrwr", WORKGROUP=b.tuning.attention_workgroup, CHUNK=b.tuning.attention_chunk,
                           MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, TEXTS_ONLY=False, SLOPES=False, BUCKETS=False, **b.kv_values)
-    operands = (Operand("slot", step.inputs[0]), Operand("k", attrs["layer"]), Operand("v", attrs["layer"]),
-                Operand("slot", step.output))
+    q = Operand("slot", step.inputs[0])  # also stands in for sinks that are not there
+    operands = (q, Operand("k", attrs["layer"]), Operand("v", attrs["layer"]), Operand("slot", step.output),
+                Operand("vector", step.weights[0].name) if step.weights else q)
     yield Call(step.name, (Choice(1, n_head, pipeline),), dims, operands, step.rows)
+
+
+def scale_by_position(b: CallBuilder, step: Step) -> Iterator[Call]:
+    yield from b.elementwise(step, "scale_by_position.wgsl", step.attrs["period"], float(step.attrs["scale"]))
 
 
 KERNELS = {
     "rope": rope,
+    "scale_by_position": scale_by_position,
     "kv_write": kv_write,
     "attention": attention,
 }

@@ -16,7 +16,8 @@ def text_attention(b: CallBuilder, step: Step) -> Iterator[Call]:
     k_units, v_units, q_units, y_units = (4 * quads(width) // unit for width in (
         n_head_kv * head_dim, n_head_kv * head_dim_v, n_head * head_dim, step.width))
     dims = pack(n_head, n_head // n_head_kv, head_dim // unit, head_dim_v // unit, k_units, v_units, q_units, y_units, 0,
-                float(attrs["scale"]), float(attrs["softcap"]), attrs["before"], attrs["after"], len(attrs["buckets"]) // 2)
+                float(attrs["scale"]), float(attrs["softcap"]), attrs["before"], attrs["after"], len(attrs["buckets"]) // 2,
+                0)
     bias: tuple[Operand, ...] = ()
     if attrs["slopes"]:
         bias = (Operand("constant", attrs["slopes"]),)

@@ -42,9 +42,19 @@ def _attention(state, batch, inputs, weights, attrs):
     if attrs["window"]:
         hidden |= seen <= at - attrs["window"]
     scores = np.where(hidden, F32(-np.inf), scores)
-    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    scores /= scores.sum(axis=-1, keepdims=True)
+    highest, sinks = scores.max(axis=-1, keepdims=True), None
+    if weights:
+        sinks = weights[0].reshape(attrs["n_head_kv"], group, 1, 1)
+        highest = np.maximum(highest, sinks)
+    scores = np.exp(scores - highest)
+    total = scores.sum(axis=-1, keepdims=True)
+    scores /= total if sinks is None else total + np.exp(sinks - highest)
     return np.einsum("kgts,skd->tkgd", scores, values, optimize=True).reshape(n, -1)
 
 
-OPERATIONS = {"rope": _rope, "attention": _attention}
+def _scale_by_position(state, batch, inputs, weights, attrs):
+    factors = 1.0 + attrs["scale"] * np.log(batch.positions // attrs["period"] + 1.0)
+    return inputs[0] * factors[:, None].astype(F32)
+
+
+OPERATIONS = {"rope": _rope, "attention": _attention, "scale_by_position": _scale_by_position}

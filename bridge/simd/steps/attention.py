@@ -36,12 +36,18 @@ def attention(b: OpBuilder, step: Step) -> Iterator[Op]:
     caches = Region("k", attrs["layer"]), Region("v", attrs["layer"])
     args = (q, stride(attrs["n_head"] * attrs["head_dim"]), out, stride(step.width), *caches, attrs["n_head"],
             attrs["n_head_kv"], attrs["head_dim"], attrs["head_dim_v"], attrs["window"], b.f16,
-            float(attrs["scale"]), float(attrs["softcap"]))
+            float(attrs["scale"]), float(attrs["softcap"]), Region("vector", step.weights[0].name) if step.weights else None)
     yield Op("attention", step.rows, args, tuple(map(Access, (q, *caches))), (Access(out),), step.name)
+
+
+def scale_by_position(b: OpBuilder, step: Step) -> Iterator[Op]:
+    yield b.row_op(step, "scale_by_position", lambda x, out: (
+        x, out, stride(step.width), step.attrs["period"], float(step.attrs["scale"])))
 
 
 KERNELS = {
     "rope": rope,
+    "scale_by_position": scale_by_position,
     "kv_write": kv_write,
     "attention": attention,
 }
