@@ -154,7 +154,7 @@ export class LlamaWebGpuBridge {
   }
 
   async detokenize(tokens, special = false) {
-    return this.#enqueue('detokenize', [Array.from(tokens), Boolean(special)]);
+    return this.#enqueue('detokenize', [Array.from(tokens, Number), Boolean(special)]);
   }
 
   async applyChatTemplate(messages, addAssistant = true, customTemplate = null) {
@@ -169,7 +169,7 @@ export class LlamaWebGpuBridge {
   // State
 
   async stateSaveFile(path, tokens = []) {
-    return this.#enqueue('stateSaveFile', [path, Array.from(tokens)]);
+    return this.#enqueue('stateSaveFile', [path, Array.from(tokens, Number)]);
   }
 
   async stateLoadFile(path, tokenCapacity) {
@@ -178,7 +178,7 @@ export class LlamaWebGpuBridge {
   }
 
   async stateSaveBytes(tokens = []) {
-    return this.#enqueue('stateSaveBytes', [Array.from(tokens)]);
+    return this.#enqueue('stateSaveBytes', [Array.from(tokens, Number)]);
   }
 
   async stateLoadBytes(bytes, tokenCapacity) {

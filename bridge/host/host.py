@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bridge.errors import BridgeError, Cancelled, InputError
+from bridge.errors import BridgeError, Cancelled, DeviceError, InputError
 from bridge.host import capabilities
 from bridge.host.chat import chat_prompt, render_with_template
 from bridge.host.completion import complete
@@ -16,7 +16,7 @@ from bridge.host.engine import Engine
 from bridge.host.js_numbers import finite
 from bridge.host.models import ModelSlot
 from bridge.host.notes import RuntimeNotes
-from bridge.host.options import completion_request
+from bridge.host.options import CompletionRequest, completion_request
 from bridge.host.scoring import scores_for_page
 from bridge.host.snapshot import EMPTY_STATE, state_snapshot
 from bridge.host.states import StateFiles, restored, state_bytes
@@ -170,16 +170,39 @@ class Host:
     async def _create_completion(self, call: Call, prompt: str = "", options: Any = None) -> str:
         if self._generating:
             raise InputError("Generation is already active on this bridge runtime")
-        model = self._slot.model
+        _ = self._slot.model
         request = completion_request(options or {}, self._direct)
         self._notes.extend(request.notes)
         self._generating = True
         try:
-            return await complete(model, self._engine, prompt, request, call.post_event, call.cancel)
+            return await self._complete(call, prompt, request)
         finally:
             self._generating = False
-            self._usage = model.last_usage
-            self._notes.extend(model.notes)
+            if self._slot.loaded:
+                self._usage = self._slot.model.last_usage
+                self._notes.extend(self._slot.model.notes)
+
+    async def _complete(self, call: Call, prompt: str, request: CompletionRequest) -> str:
+        """A GPU that fails before the first token costs the time of a load: the CPU answers instead, once."""
+        model = self._slot.model
+
+        async def answer() -> str:
+            return await complete(self._slot.model, self._engine, prompt, request, call.post_event, call.cancel)
+
+        try:
+            return await answer()
+        except BridgeError as error:
+            has_begun = model.last_usage.completion_tokens > 0 or call.cancel.cancelled
+            if error.code != DeviceError.code or model.backend_name != "webgpu" or has_begun:
+                raise
+            self._slot.note_failure(error)
+            try:
+                await self._slot.move_to_cpu(lambda counts: call.post_event("recovery", counts), call.cancel)
+            except Cancelled:
+                raise
+            except BridgeError:
+                raise error from None
+            return await answer()
 
     async def _completion_capabilities(self, call: Call) -> dict[str, Any]:
         return capabilities.completion_capabilities(self._slot.loaded is not None)

@@ -30,10 +30,12 @@ Progress = Callable[[Mapping[str, int]], None]
 
 @dataclass(frozen=True)
 class Loaded:
-    """``facts``: where the bytes came from and what became of the cache (see bridge.host.sources.PageSource)."""
+    """``source`` and ``options`` are the load's own; ``facts``: where the bytes came from and what became of the cache (see
+    bridge.host.sources.PageSource)."""
 
     model: Model
-    request: LoadRequest
+    source: Any
+    options: Mapping[str, Any]
     facts: Mapping[str, Any]
 
 
@@ -63,13 +65,13 @@ class ModelSlot:
         cancel.check()
         await self._release_previous()
         self._notes.extend(request.notes)
-        options = {**options, "cacheName": cache_name(options, self._config)}
+        files = {**options, "cacheName": cache_name(options, self._config)}
         try:
-            model, facts = await self._load_files(urls, request, options, progress, cancel)
+            model, facts = await self._load_files(urls, request, files, progress, cancel)
         except _StartAgain:
-            options = {**options, "force": True}
-            model, facts = await self._load_files(urls, request, options, progress, cancel, is_last=True)
-        self.loaded, self.n_ctx = Loaded(model, request, facts), model.n_ctx
+            files["force"] = True
+            model, facts = await self._load_files(urls, request, files, progress, cancel, is_last=True)
+        self.loaded, self.n_ctx = Loaded(model, source, options, facts), model.n_ctx
         if model.backend_name != "simd":
             self._engine.drop_cpu()
         if request.gpu_layers:
@@ -130,6 +132,19 @@ class ModelSlot:
             "fileBytes": estimate.file, "weightBytes": estimate.weights, "cacheBytes": estimate.cache,
             "scratchBytes": estimate.scratch, "totalBytes": estimate.total,
         }
+
+    async def move_to_cpu(self, progress: Progress, cancel: CancelToken) -> Model:
+        """The same model on the CPU, with the options of its load; a failure leaves no model."""
+        loaded = self.loaded
+        assert loaded is not None
+        attempt = "generation_recovery_cpu_attempt"
+        try:
+            await self.load(loaded.source, {**loaded.options, "nGpuLayers": 0, "force": False}, progress, cancel)
+        except BridgeError:
+            self._notes.extend((attempt, "generation_recovery_cpu_failed"))
+            raise
+        self._notes.extend((attempt, "generation_recovery_cpu_applied"))
+        return self.model
 
     async def release(self) -> None:
         """Free the model and its memory; harmless without one."""

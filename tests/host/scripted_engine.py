@@ -29,11 +29,11 @@ class ScriptedModel:
     """Says ``pieces``: a string is said, a pair is a string and what is held back behind it, a number is a pause in
     seconds, an exception is raised."""
 
-    def __init__(self, pieces=("Hello", "", " world"), n_ctx=64, metadata=None):
+    def __init__(self, pieces=("Hello", "", " world"), n_ctx=64, metadata=None, backend_name="webgpu"):
         self.pieces, self.n_ctx, self.n_ubatch = pieces, n_ctx, 32
         self.metadata = metadata or {"general.architecture": "llama", "llama.block_count": 2}
         self.tokenizer = ScriptedTokenizer()
-        self.backend_name, self.adapter, self.nbytes = "webgpu", {"vendor": "acme", "architecture": "v1"}, 100
+        self.backend_name, self.adapter, self.nbytes = backend_name, {"vendor": "acme", "architecture": "v1"}, 100
         self.compute = {}
         self.has_logits, self.embeddings, self.architecture = True, None, "llama"
         self.notes = ["scripted"]

@@ -1,6 +1,7 @@
 """Host calls and options beyond the documented API: stop strings, logit bias, memory estimates, chat templates."""
 
 import asyncio
+import gc
 import math
 from pathlib import Path
 
@@ -67,6 +68,20 @@ def test_scores_of_generated_tokens_go_with_the_event_that_follows():
     run(scenario())
 
 
+async def objects_left_by(page, grammar, times):
+    """How many more Python objects there are after so many refusals of a grammar."""
+
+    async def count():
+        for _ in range(times):
+            assert "(invalid grammar)" in (await page.call("createCompletion", "x", {"grammar": grammar}))["message"]
+        page.posted.clear()
+        gc.collect()
+        return len(gc.get_objects())
+
+    await count()
+    return -await count() + await count()
+
+
 def test_an_invalid_grammar_is_refused_before_the_context_is_touched():
     async def scenario():
         model = scripted_model()
@@ -80,6 +95,7 @@ def test_an_invalid_grammar_is_refused_before_the_context_is_touched():
                 "Failed to start generation: Failed to initialize sampler chain (invalid grammar): ")
             assert answer["code"] == "INVALID_GRAMMAR"
         assert len(model._session.calls) == calls
+        assert await objects_left_by(page, "root ::= " + "(" * 50 + '"x"', times=40) < 40, "not even one per refusal"
         followed = await page.call("createCompletion", "\x02\x03", {"grammar": 'root ::= "yes"', "temp": 0})
         assert followed["value"] == "yes"
 

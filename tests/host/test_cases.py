@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from bridge.errors import DeviceError, SourceError
+from bridge.errors import ContextOverflow, DeviceError, SourceError
 from tests.host.scripted_engine import Page, ScriptedModel
 from tests.host.test_completion import complete, tokens
 from tests.host.test_scoring import scripted_model
@@ -21,7 +21,7 @@ def run(scenario):
 
 def test_case_22_every_failing_method_carries_the_state():
     async def scenario():
-        page = await Page(ScriptedModel([DeviceError("lost")])).loaded()
+        page = await Page(ScriptedModel([ContextOverflow("too long")])).loaded()
         for method, *args in [("createCompletion", "x", {}), ("detokenize", ["x"], False), ("stateLoadFile", "", 5),
                               ("scoreNextToken", None, {}), ("embed", "x", {}), ("loadModelFromUrl", "", {}), ("nonsense",)]:
             answer = await page.call(method, *args)
@@ -88,7 +88,7 @@ def test_case_122_after_the_timer_a_character_of_two_units_reaches_the_limit_by_
 def test_case_123_token_then_usage_then_result_and_no_usage_after_a_failure():
     answer, order, _ = gathered(["a"])
     assert (order, answer["type"]) == (["token", "usage"], "result")
-    assert "usage" not in gathered([DeviceError("lost")])[1]
+    assert "usage" not in gathered([ContextOverflow("too long")])[1]
 
 
 @pytest.mark.parametrize("direct", [False, True])

@@ -328,9 +328,47 @@ def test_completion_errors_say_whether_generation_had_begun():
     run(scenario())
 
 
+def test_a_device_that_fails_before_the_first_token_costs_the_answer_nothing():
+    async def scenario():
+        first, second = ScriptedModel([DeviceError("lost")]), ScriptedModel(["from the CPU"], backend_name="simd")
+        page = Page(first, second)
+        await page.call("loadModelFromUrl", "https://e.test/m.gguf", {"nCtx": 64, "nGpuLayers": 99, "useCache": False})
+        id = page.send("createCompletion", "x", {})
+        answer = await page.answer(id)
+        assert answer["value"] == "from the CPU"
+        assert [event for event, _ in page.events(id)] == ["recovery"] * 3 + ["token", "usage"]
+        assert {"generation_recovery_cpu_attempt", "generation_recovery_cpu_applied"} <= set(notes(answer))
+        assert (answer["state"]["gpuActive"], answer["state"]["backendName"]) == (False, "WASM SIMD")
+        assert (first.closed, page.engine.devices_dropped) == (1, 1)
+        before, after = page.engine.source_options
+        assert (after["nGpuLayers"], after["useCache"], page.engine.load_options[1].n_ctx) == (0, before["useCache"], 64)
+
+    run(scenario())
+
+
+def test_a_recovery_happens_once_and_not_where_it_would_repeat_text():
+    async def scenario():
+        page = await Page(ScriptedModel([DeviceError("lost")]), DeviceError("no memory")).loaded()
+        answer = await page.call("createCompletion", "x", {})
+        assert answer["message"] == "Failed to start generation: lost", "the first failure is the one that is told"
+        assert metadata(answer)["model_bytes"] == "0"
+        assert "generation_recovery_cpu_failed" in notes(answer)
+        for model in (ScriptedModel(["a", DeviceError("lost")]), ScriptedModel([DeviceError("lost")], backend_name="simd")):
+            page = await Page(model).loaded()
+            answer = await page.call("createCompletion", "x", {})
+            assert answer["message"].endswith("lost")
+            assert (model.closed, len(page.engine.urls)) == (0, 1)
+        again = ScriptedModel([DeviceError("lost too")], backend_name="simd")
+        page = await Page(ScriptedModel([DeviceError("lost")]), again).loaded()
+        assert (await page.call("createCompletion", "x", {}))["message"] == "Failed to start generation: lost too"
+        assert len(page.engine.urls) == 2
+
+    run(scenario())
+
+
 def test_a_failed_device_is_replaced_at_the_next_load():
     async def scenario():
-        page = await Page(ScriptedModel([DeviceError("lost")]), ScriptedModel()).loaded()
+        page = await Page(ScriptedModel(["a", DeviceError("lost")]), ScriptedModel()).loaded()
         await page.call("createCompletion", "x", {})
         assert page.engine.devices_dropped == 0
         await page.call("loadModelFromUrl", "https://e.test/m.gguf", {})

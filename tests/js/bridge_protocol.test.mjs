@@ -170,6 +170,18 @@ testInBothModes('case 56: state capacities: coerced once, at most the context of
   }
 });
 
+testInBothModes('token ids cross as a list of numbers, whatever list they come in', async ({ open }) => {
+  for (const [given, sent] of [[Int32Array.of(1, 2), [1, 2]], [BigInt64Array.of(3n), [3]], [new Set(['4']), [4]], [{ length: 1, 0: 5 }, [5]]]) {
+    const { bridge, port } = open();
+    outcome(bridge.detokenize(given));
+    outcome(bridge.stateSaveBytes(given));
+    await settled();
+    port().result(1, 'x');
+    await settled();
+    assert.deepEqual(port().calls().map(({ args }) => args[0]), [sent, sent]);
+  }
+});
+
 test('worker errors carry their text, and a typed embedding error its class and code', async () => {
   const { bridge } = bridgeWithFakes();
   const first = outcome(bridge.tokenize('x'));

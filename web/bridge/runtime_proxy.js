@@ -1,8 +1,8 @@
 import { errorFromMessage, WorkerFailure } from './failures.js';
 
 const DISPOSE_MS = 800;
-/** Events that prove a completion is moving; `prefill` is sent while the prompt is evaluated. */
-const SIGNS_OF_LIFE = ['token', 'prefill'];
+/** Events that prove a completion is moving: besides tokens the batches of the prompt, and the model's way to the CPU. */
+const SIGNS_OF_LIFE = ['token', 'prefill', 'recovery'];
 
 /**
  * The page's end of one engine: sends calls over a port and matches the answers to them.
