@@ -69,9 +69,12 @@ def self_attention(g: GraphBuilder, h: HParams, i: int, x: Node, *, rope: str | 
     return attended(g, h, i, q, k, v, scale=scale, softcap=softcap, window=window, sinks=sinks)
 
 
-def projections(g: GraphBuilder, h: HParams, i: int, x: Node) -> tuple[Node, Node, Node]:
-    """Queries, keys and values, from one tensor ``attn_qkv`` or three; their biases may be apart in either case."""
-    widths = (h.n_head[i] * h.head_dim, h.n_head_kv[i] * h.head_dim, h.n_head_kv[i] * h.head_dim_v)
+def projections(g: GraphBuilder, h: HParams, i: int, x: Node, per_query: int = 1) -> tuple[Node, Node, Node]:
+    """Queries, keys and values, from one tensor ``attn_qkv`` or three; their biases may be apart in either case.
+
+    Queries are ``per_query`` times as wide as heads are.
+    """
+    widths = (per_query * h.n_head[i] * h.head_dim, h.n_head_kv[i] * h.head_dim, h.n_head_kv[i] * h.head_dim_v)
     if g.has(f"blk.{i}.attn_qkv.weight") or not g.has(f"blk.{i}.attn_q.weight") and not g.has(f"blk.{i}.attn_k.weight"):
         parts = zip((f"blk.{i}.attn_{letter}.bias" for letter in "qkv"),
                     split(g, g.matmul(x, f"blk.{i}.attn_qkv", sum(widths)), *widths))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from bridge.errors import ModelError
 from bridge.graph import GraphBuilder, Node
+from bridge.models.blocks import projections
 from bridge.models.hparams import HParams
 from bridge.models.state_space import MIN_TAPS, convolved
 
@@ -85,10 +86,8 @@ def delta_mixed(g: GraphBuilder, h: HParams, net: DeltaNet, i: int, qkv: Node, z
 def gated_attention(g: GraphBuilder, h: HParams, i: int, x: Node, rope: str) -> Node:
     """Attention of layer ``i`` whose result is multiplied by the sigmoid of a gate that comes with each query."""
     n_head, n_head_kv, d = h.n_head[i], h.n_head_kv[i], h.head_dim
-    queries = g.matmul(x, f"blk.{i}.attn_q", 2 * n_head * d)
+    queries, k, v = projections(g, h, i, x, per_query=2)
     q, gate = (g.columns(queries, first, d, group=2 * d) for first in (0, d))
-    k = g.matmul(x, f"blk.{i}.attn_k", n_head_kv * d)
-    v = g.matmul(x, f"blk.{i}.attn_v", n_head_kv * h.head_dim_v)
     q, k = (g.rope(g.rms_norm(part, f"blk.{i}.attn_{letter}_norm", h.rms_eps, group=d), rope, d, "neox")
             for part, letter in ((q, "q"), (k, "k")))
     y = g.attention(q, k, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=d, head_dim_v=h.head_dim_v,

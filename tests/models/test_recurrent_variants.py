@@ -37,6 +37,14 @@ def test_older_qwen3next_files_have_one_tensor_ordered_by_key_head():
     np.testing.assert_allclose(logits(metadata, arrays), expected, atol=1e-4)
 
 
+def test_queries_keys_and_values_may_be_one_tensor_here_too():
+    metadata, arrays = opened("qwen35-f32")
+    expected = logits(metadata, arrays)
+    parts = [arrays.pop(f"blk.1.attn_{letter}.weight") for letter in "qkv"]
+    arrays["blk.1.attn_qkv.weight"] = np.concatenate(parts)
+    np.testing.assert_allclose(logits(metadata, arrays), expected, atol=1e-4)
+
+
 def test_attention_layers_can_be_listed_and_predictors_of_further_tokens_are_left_out():
     metadata, arrays = opened("qwen35-f32")
     expected = logits(metadata, arrays)
