@@ -1,7 +1,8 @@
 """Architectures: one module per family, found by the name in ``general.architecture``.
 
 Each module has ``build(h, g) -> Graph``: hyper-parameters from the metadata, then the layer, then the head, written with
-GGUF tensor names, and may say that "some" or "all" of its ``RECURRENT_LAYERS`` are such. Nothing else in the package knows an architecture's name.
+GGUF tensor names, and may say that "some" or "all" of its layers are recurrent (``RECURRENT_LAYERS``). Nothing else in
+the package knows an architecture's name.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ FULL_ATTENTION_INTERVAL = 4
 
 @dataclass(frozen=True)
 class DeltaNet:
-    """``d_head``: columns of a head of queries, keys and values alike; ``n_head`` of values share ``n_head_k`` of keys."""
+    """``d_head``: columns of any head; ``n_head`` heads of values share ``n_head_k`` of queries and keys."""
 
     taps: int
     n_head: int

@@ -1,7 +1,7 @@
 """LFM2: most layers are a short gated convolution, some attention; with experts, LFM2 MoE.
 
-A layer without key/value heads is a convolution: its input is projected to a gate before it, a gate after it and what is
-convolved. Source: Liquid AI, arXiv 2511.23404; names, shapes and defaults are llama.cpp's.
+A layer without key/value heads is a convolution: its input is projected to a gate before it, a gate after it and what
+is convolved. Source: Liquid AI, arXiv 2511.23404; names, shapes and defaults are llama.cpp's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mamba: no attention and no MLP; every column is a small linear system whose steps depend on the token.
 
-Source: Gu & Dao, arXiv 2312.00752. With ``ssm.dt_b_c_rms`` (Falcon Mamba, Zuo et al., arXiv 2410.05355) steps, inputs and
-read-outs are normalised, without weights.
+Source: Gu & Dao, arXiv 2312.00752. With ``ssm.dt_b_c_rms`` (Falcon Mamba, Zuo et al., arXiv 2410.05355) steps, inputs
+and read-outs are normalised, without weights.
 """
 
 from __future__ import annotations

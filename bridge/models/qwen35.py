@@ -34,10 +34,10 @@ def _delta(g: GraphBuilder, h: HParams, net: DeltaNet, i: int, x: Node) -> Node:
 
 
 def _check_sections(h: HParams) -> None:
-    """Pairs of columns take turns with the parts of a position; those beyond a part's share would not rotate with text."""
+    """Pairs of columns take turns with the parts of a position; beyond a part's share they would not rotate with text."""
     shares = h.keys.per_layer("rope.dimension_sections", 4, low=0)
     turns = [pair % max(1, sum(shares)) for pair in range(h.n_rot // 2)]
     loose = sum(turn >= 3 * shares[turn % 3] for turn in turns)
     if loose:
-        raise UnsupportedError(f"rope.dimension_sections {list(shares)} leave {loose} of {len(turns)} pairs of columns to "
-                               "a fourth part of the position, which is not supported")
+        raise UnsupportedError(f"rope.dimension_sections {list(shares)} leave {loose} of {len(turns)} pairs of columns "
+                               "to a fourth part of the position, which is not supported")

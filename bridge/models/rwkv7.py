@@ -1,8 +1,8 @@
 """RWKV-7 "Goose": no attention; each head carries a matrix that the generalised delta rule rewrites.
 
-A layer mixes over time (``wkv7``), then over channels. Both look one token back (token shift), and what the low-rank parts
-decay, remove, add and gate depends on the token. Source: Peng et al., arXiv 2503.14456, whose reference code has the head
-norm's epsilon and the decay's bound; the shapes are llama.cpp's.
+A layer mixes over time (``wkv7``), then over channels. Both look one token back (token shift), and what the low-rank
+parts decay, remove, add and gate depends on the token. Source: Peng et al., arXiv 2503.14456, whose reference code has
+the head norm's epsilon and the decay's bound; the shapes are llama.cpp's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         raise ModelError(f"rwkv7.embedding_length is {h.n_embd}; it must be a multiple of the wkv.head_size {head_dim}")
     shifts = h.keys.integer("token_shift_count", 2)
     if shifts != 2:
-        raise UnsupportedError(f"rwkv7.token_shift_count is {shifts}; only 2, one in each half of a layer, is supported")
+        raise UnsupportedError(f"rwkv7.token_shift_count is {shifts}; only 2, one for each half of a layer, works")
     eps = h.keys.number("attention.layer_norm_epsilon", LAYER_NORM_EPS)
 
     x = g.layer_norm(g.embed("token_embd.weight", h.n_vocab, h.n_embd), "token_embd_norm", eps)
@@ -38,7 +38,8 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         mixed, value = _time_mix(g, h, i, g.layer_norm(x, f"blk.{i}.attn_norm", eps), first_value, head_dim)
         first_value = first_value or value
         x = g.add(mixed, x)
-        shifted = g.token_shift(g.layer_norm(x, f"blk.{i}.attn_norm_2", eps), f"blk.{i}.channel_mix_lerp_k.weight", h.n_embd)
+        y = g.layer_norm(x, f"blk.{i}.attn_norm_2", eps)
+        shifted = g.token_shift(y, f"blk.{i}.channel_mix_lerp_k.weight", h.n_embd)
         if i == h.n_layer - 1:
             x, shifted = g.select_outputs(x), g.select_outputs(shifted)
         key = g.activate(g.matmul(shifted, f"blk.{i}.channel_mix_key", h.n_ff[i]), "relu2")

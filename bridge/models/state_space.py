@@ -39,7 +39,7 @@ class StateSpace:
         """Raise ModelError when the inner width is not made of equal heads in equal groups."""
         if self.d_inner % self.dt_rank or self.dt_rank % self.n_group:
             raise ModelError(f"ssm.inner_size {self.d_inner}, ssm.time_step_rank {self.dt_rank} and ssm.group_count "
-                             f"{self.n_group} do not fit: the first must be a multiple of the second, and that of the third")
+                             f"{self.n_group} do not fit: each must be a multiple of the next")
 
 
 def convolved(g: GraphBuilder, x: Node, name: str, taps: int, *, bias: bool) -> Node:
@@ -49,7 +49,7 @@ def convolved(g: GraphBuilder, x: Node, name: str, taps: int, *, bias: bool) -> 
 
 
 def mamba2_mixed(g: GraphBuilder, h: HParams, ssm: StateSpace, i: int, x: Node, *, conv_bias: bool = True) -> Node:
-    """Gated and normalised outputs [T, d_inner] of the systems of a layer of Mamba 2: one step and decay for each head."""
+    """Gated, normalised outputs [T, d_inner] of a layer of Mamba 2, whose heads have one step and one decay each."""
     name, d_bc = f"blk.{i}.ssm", 2 * ssm.n_group * ssm.d_state
     parts = g.matmul(x, f"{name}_in", 2 * ssm.d_inner + d_bc + ssm.dt_rank)
     z = g.columns(parts, 0, ssm.d_inner)

@@ -25,7 +25,8 @@ INLINE State state_of(const Context *c, u32 unit, u32 n_floats, u32 first) {
  * would fall on the same lines of a cache), and back to the state after it. `n` is a multiple of 4. */
 static void fetch(State s, f32 *block, u32 n_rows, u32 width, u32 n) {
   for (uintptr_t row = 0; row < n_rows; row++) {
-    for (u32 i = 0; i < n; i += 4) store(block + row * COLUMNS + i, s.before ? load(s.before + row * width + i) : splat(0));
+    f32 *to = block + row * COLUMNS;
+    for (u32 i = 0; i < n; i += 4) store(to + i, s.before ? load(s.before + row * width + i) : splat(0));
   }
 }
 static void keep(State s, const f32 *block, u32 n_rows, u32 width, u32 n) {
@@ -226,7 +227,8 @@ INLINE void wkv_quads(const WkvArgs *a, f32 *state, u32 n_rows, u32 head, u32 va
     v128 removed[QUADS], y[QUADS];
     for (u32 j = 0; j < quads; j++) removed[j] = y[j] = splat(0);
     for (u32 i = 0; i < d; i++) {
-      for (u32 j = 0; j < quads; j++) removed[j] = madd(load_splat(ta + i), load(state + i * COLUMNS + 4 * j), removed[j]);
+      const f32 *row = state + i * COLUMNS;
+      for (u32 j = 0; j < quads; j++) removed[j] = madd(load_splat(ta + i), load(row + 4 * j), removed[j]);
     }
     for (u32 i = 0; i < d; i++) {
       for (u32 j = 0; j < quads; j++) {

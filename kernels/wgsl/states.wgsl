@@ -7,3 +7,15 @@ fn state_before(i: u32) -> f32 {
 }
 
 fn set_state_after(i: u32, value: f32) { state[batch[STATE_WRITTEN] * dims.state_width + i] = value; }
+
+// Four elements `step` apart.
+fn quad_before(i: u32, step: u32) -> vec4<f32> {
+  return vec4<f32>(state_before(i), state_before(i + step), state_before(i + 2u * step), state_before(i + 3u * step));
+}
+
+fn set_quad_after(i: u32, step: u32, values: vec4<f32>) {
+  set_state_after(i, values.x);
+  set_state_after(i + step, values.y);
+  set_state_after(i + 2u * step, values.z);
+  set_state_after(i + 3u * step, values.w);
+}

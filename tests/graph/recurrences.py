@@ -17,7 +17,7 @@ def conv(op, width=70, taps=4):
     return op.finish(op.builder.conv(op.x(), "taps", taps))
 
 
-def selective_scan(op, n_head=8, head_dim=4, n_group=2, d_state=18, scalar_decay=True):
+def selective_scan(op, n_head=8, head_dim=4, n_group=2, d_state=20, scalar_decay=True):
     width = n_head * head_dim
     x, dt, bc = _parts(op, x=width, dt=n_head, bc=2 * n_group * d_state)
     op.tensors.add_floats("ssm_a", -np.exp(_normal(op, n_head, 1 if scalar_decay else d_state)))
@@ -28,8 +28,8 @@ def selective_scan(op, n_head=8, head_dim=4, n_group=2, d_state=18, scalar_decay
 def gated_delta(op, n_head=6, n_head_k=2, head_dim=12, head_dim_v=20, interleaved=False):
     q, k, v, gate, beta = _parts(op, q=n_head_k * head_dim, k=n_head_k * head_dim, v=n_head * head_dim_v, gate=n_head,
                                  beta=n_head)
-    result = op.builder.gated_delta(q, op.builder.scale(k, 0.3), v, op.builder.softcap(gate, 0.5), op.builder.softcap(beta, 0.9),
-                                    n_head_k=n_head_k, interleaved=interleaved, scale=0.25)
+    k, gate, beta = op.builder.scale(k, 0.3), op.builder.softcap(gate, 0.5), op.builder.softcap(beta, 0.9)
+    result = op.builder.gated_delta(q, k, v, gate, beta, n_head_k=n_head_k, interleaved=interleaved, scale=0.25)
     return op.finish(result)
 
 
@@ -44,7 +44,7 @@ GRAPHS = [
     (conv, 70, {}), (conv, 10, {"width": 10, "taps": 2}), (conv, 8, {"width": 8, "taps": 9}),
     (selective_scan, 32, {}), (selective_scan, 36, {"n_head": 36, "head_dim": 1, "n_group": 1, "d_state": 16,
                                                      "scalar_decay": False}),
-    (selective_scan, 24, {"n_head": 2, "head_dim": 12, "n_group": 1, "d_state": 33, "scalar_decay": False}),
+    (selective_scan, 24, {"n_head": 2, "head_dim": 12, "n_group": 1, "d_state": 32, "scalar_decay": False}),
     (gated_delta, 16, {}), (gated_delta, 16, {"interleaved": True}),
     (gated_delta, 16, {"n_head": 2, "n_head_k": 2, "head_dim": 32, "head_dim_v": 32}),
     (wkv7, 16, {}), (wkv7, 16, {"n_head": 2, "head_dim": 64}),
@@ -53,7 +53,7 @@ GRAPHS = [
 
 
 def names():
-    return [f"{graph.__name__} {' '.join(f'{k}={v}' for k, v in parameters.items())}" for graph, _, parameters in GRAPHS]
+    return [" ".join([graph.__name__, *(f"{k}={v}" for k, v in parameters.items())]) for graph, _, parameters in GRAPHS]
 
 
 def _normal(op, *shape):

@@ -141,7 +141,8 @@ def test_any_order_of_prompts_cancellations_and_failures_gives_the_right_continu
     async def scenario():
         prompt, n_asked = [1], 0
         for _ in range(150):
-            prompt = [*prompt[:rng.randint(0, len(prompt))], *(rng.randint(2, 9) for _ in range(rng.randint(1, 9)))][:40]
+            more = [rng.randint(2, 9) for _ in range(rng.randint(1, 9))]
+            prompt = [*prompt[:rng.randint(0, len(prompt))], *more][:40]
             n_asked += len(prompt)
             cancel = CancelToken()
             session.fail = [rng.random() < 0.02 for _ in range(12)]

@@ -32,7 +32,7 @@ def test_what_no_kernel_takes_is_refused(hosts):
     for graph in (lambda op: wkv7(op, head_dim=6), lambda op: gated_delta(op, head_dim_v=6),
                   lambda op: selective_scan(op, n_head=6, head_dim=2, n_group=2)):
         op = operation(8)
-        with pytest.raises(UnsupportedError, match="heads or groups of 6 columns; the CPU backend needs a multiple of 4"):
+        with pytest.raises(UnsupportedError, match="heads or groups of 6 columns; .* needs a multiple of 4"):
             run(hosts("relaxed"), graph(op), op.tensors, [([0], 0)])
     op = operation(8)
     with pytest.raises(InputError, match="cannot start at position 2"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from bridge.errors import UnsupportedError
 from bridge.gpu.calls import Call, CallBuilder, Choice, Operand, pack, quads
@@ -10,7 +11,8 @@ from bridge.plan.plan import Step
 
 MAX_STATE_ROWS = 256
 """Elements of a state's column that an invocation keeps for itself."""
-STATES_AT_ONCE = 16
+QUADS_AT_ONCE = 4
+"""Of a scan: the whole column may be longer."""
 
 
 def token_shift(b: CallBuilder, step: Step) -> Iterator[Call]:
@@ -27,22 +29,26 @@ def conv(b: CallBuilder, step: Step) -> Iterator[Call]:
 def selective_scan(b: CallBuilder, step: Step) -> Iterator[Call]:
     attrs = step.attrs
     n_head, n_group, d_state = attrs["n_head"], attrs["n_group"], attrs["d_state"]
-    dims = pack(step.width, step.width // n_head, n_head // n_group, n_group, d_state, int(not attrs["scalar_decay"]),
-                4 * quads(step.width), 4 * quads(n_head), 4 * quads(2 * n_group * d_state), _state_width(b, step))
-    yield from _over_columns(b, step, step.width, dims, STATES=STATES_AT_ONCE)
+    if d_state % 4:
+        raise UnsupportedError(f"step {step.name} has states of {d_state} elements for each column; the WebGPU backend "
+                               "needs a multiple of 4")
+    dims = pack(step.width, step.width // n_head, n_head // n_group, n_group, d_state // 4, 4 * quads(step.width),
+                4 * quads(n_head), n_group * d_state // 2, _state_width(b, step))
+    yield from _over_columns(b, step, step.width, dims, QUADS=gcd(d_state // 4, QUADS_AT_ONCE),
+                             SCALAR_DECAY=attrs["scalar_decay"])
 
 
 def gated_delta(b: CallBuilder, step: Step) -> Iterator[Call]:
     attrs = step.attrs
-    n_head, n_head_k, head_dim = attrs["n_head"], attrs["n_head_k"], _kept(step)
-    dims = pack(step.width, attrs["head_dim_v"], n_head, n_head_k, 4 * quads(n_head_k * head_dim),
-                4 * quads(step.width), 4 * quads(n_head), _state_width(b, step), float(attrs["scale"]))
-    yield from _over_columns(b, step, step.width, dims, HEAD_DIM=head_dim, INTERLEAVED=attrs["interleaved"])
+    n_head, n_head_k, per_head = attrs["n_head"], attrs["n_head_k"], _quads_of_head(step)
+    dims = pack(step.width, attrs["head_dim_v"], n_head, n_head_k, n_head_k * per_head, 4 * quads(step.width),
+                4 * quads(n_head), _state_width(b, step), float(attrs["scale"]))
+    yield from _over_columns(b, step, step.width, dims, QUADS=per_head, INTERLEAVED=attrs["interleaved"])
 
 
 def wkv7(b: CallBuilder, step: Step) -> Iterator[Call]:
-    dims = pack(step.width, 4 * quads(step.width), 4 * quads(2 * step.width), _state_width(b, step))
-    yield from _over_columns(b, step, step.width, dims, HEAD_DIM=_kept(step))
+    dims = pack(step.width, step.width, step.width // 2, _state_width(b, step))
+    yield from _over_columns(b, step, step.width, dims, QUADS=_quads_of_head(step))
 
 
 def _over_columns(b: CallBuilder, step: Step, columns: int, dims: bytes, **values: int | bool) -> Iterator[Call]:
@@ -58,12 +64,12 @@ def _state_width(b: CallBuilder, step: Step) -> int:
     return b.plan.states[step.attrs["state"]]
 
 
-def _kept(step: Step) -> int:
+def _quads_of_head(step: Step) -> int:
     head_dim = step.attrs["head_dim"]
-    if head_dim > MAX_STATE_ROWS:
-        raise UnsupportedError(f"step {step.name} has heads of {head_dim} columns; the WebGPU backend takes up to "
-                               f"{MAX_STATE_ROWS} in a recurrence")
-    return head_dim
+    if head_dim > MAX_STATE_ROWS or head_dim % 4:
+        raise UnsupportedError(f"step {step.name} has heads of {head_dim} columns; the WebGPU backend takes "
+                               f"multiples of 4 up to {MAX_STATE_ROWS} in a recurrence")
+    return head_dim // 4
 
 
 KERNELS = {
