@@ -30,6 +30,7 @@ from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import HARDWARE, SOFTWARE, tuning_for
 from bridge.gpu.weights import place_weights
 from bridge.gpu.wgsl import kernel_source
+from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import TOKENS, KvLayer, Weight
 from bridge.graph.rope import RopeTable
 from bridge.plan import BatchLayout, Plan, Step
@@ -121,7 +122,8 @@ class _Bench:
     async def _measure(self, label: str, step: Step, widths: Sequence[int], n_tokens: int, flop: int = 0) -> None:
         kv = KvLayer(N_HEAD_KV * HEAD_DIM, N_HEAD_KV * HEAD_DIM, 0)
         plan = Plan((step,), (), {}, 0, {"main": RopeTable(HEAD_DIM, 10000.0)}, (kv,))
-        builder = CallBuilder(plan, place_weights(plan, self.device.limits), self.tuning, kv_type="f16",
+        cache = CacheLayout(plan.kv_layers, self.options.positions, n_tokens, "f16", "f16")
+        builder = CallBuilder(plan, place_weights(plan, self.device.limits), self.tuning, cache=cache,
                               max_workgroups=self.device.limits.max_compute_workgroups_per_dimension)
         (call,) = calls_of(builder, step)
         layout = BatchLayout(plan)

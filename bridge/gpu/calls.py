@@ -16,6 +16,7 @@ from typing import NamedTuple
 from bridge.errors import UnsupportedError
 from bridge.gpu.tuning import MatmulShape, Tuning
 from bridge.gpu.weights import Matrix, Placement
+from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import OUTPUTS, TOKENS
 from bridge.plan.plan import Plan, Step
 
@@ -114,11 +115,11 @@ def pack(*values: int | float) -> bytes:
 class CallBuilder:
     """Calls for the steps of one plan on one kind of device."""
 
-    def __init__(self, plan: Plan, placement: Placement, tuning: Tuning, *, kv_type: str, max_workgroups: int) -> None:
-        self.plan, self.placement, self.tuning = plan, placement, tuning
+    def __init__(self, plan: Plan, placement: Placement, tuning: Tuning, *, cache: CacheLayout, max_workgroups: int) -> None:
+        self.plan, self.placement, self.tuning, self.cache = plan, placement, tuning, cache
         self.table_index = {key: i for i, key in enumerate(plan.rope_tables)}
         self.kv_unit = kv_unit(plan)
-        self.kv_values = {"KV_F16": kv_type == "f16", "UNIT_OF_4": self.kv_unit == 4}
+        self.kv_values = {"KV_F16": cache.k_type == "f16", "UNIT_OF_4": self.kv_unit == 4}
         self._max_workgroups = max_workgroups
 
     def pipeline(self, file: str, access: str, **values: int | bool | str) -> Pipeline:

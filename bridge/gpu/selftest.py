@@ -25,6 +25,7 @@ from bridge.gpu.formats import grid_bytes
 from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning
 from bridge.gpu.weights import place_weights
+from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import ALL, TOKENS, KvLayer, Weight
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan, Step
@@ -105,7 +106,8 @@ class _Run:
         plan = Plan(steps, (), {}, 0, {}, (KvLayer(kv_width, kv_width, 0),))
         self._kv_nbytes = 4 * N_TOKENS * kv_width
         self._layout = BatchLayout(plan)
-        self._builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, kv_type=kv_type,
+        cache = CacheLayout(plan.kv_layers, N_TOKENS, N_TOKENS, kv_type, kv_type)
+        self._builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, cache=cache,
                                     max_workgroups=device.limits.max_compute_workgroups_per_dimension)
         self._cases = cases
         self._buffers: dict[Operand, Any] = {}

@@ -22,12 +22,12 @@ from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
 from bridge.gpu.wgsl import kernel_source
+from bridge.graph.cache import CacheLayout, CacheReach, cache_types
 from bridge.graph.graph import EMBEDDINGS, LOGITS, TOKENS
 from bridge.graph.states import COPIES, StateCopies
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan
 
-KV_BYTES = {"f16": 2, "f32": 4}
 FLOAT_BYTES = 4
 ROW_MULTIPLE = 8
 """Slots have a whole number of tiles of rows, so that a tile at the end of a batch reads memory of its own slot."""
@@ -43,9 +43,11 @@ class GpuSession:
         """Use ``create``."""
         self.n_ctx, self.n_ubatch, self.max_outputs = n_ctx, n_ubatch, max_outputs
         self.notes: list[str] = []
-        self._device, self._plan, self._kv_type, self._tuning = device, plan, kv_type, tuning
+        self._device, self._plan, self._tuning = device, plan, tuning
+        self.cache = CacheLayout(plan.kv_layers, n_ctx, n_ubatch, *cache_types(kv_type))
+        self.reach = CacheReach(self.cache.margin)
         self._placement = place_weights(plan, device.limits)
-        builder = CallBuilder(plan, self._placement, tuning, kv_type=kv_type,
+        builder = CallBuilder(plan, self._placement, tuning, cache=self.cache,
                               max_workgroups=device.limits.max_compute_workgroups_per_dimension)
         calls = [(i, call) for i, step in enumerate(plan.steps) for call in calls_of(builder, step)]
         self._calls = [call for _, call in calls]
@@ -128,14 +130,12 @@ class GpuSession:
         if start < 0 or start + n > self.n_ctx:
             raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
         program = self._program(result, _bucket(n, self.n_ubatch), _bucket(m, self.max_outputs))
+        self.reach.begin(start)
         copies = self.states.begin(start)
         rows = await self._device.run(program, self._layout.pack(tokens, start, outputs, texts, copies), m)
         self.states.end(copies[1], start + n)
+        self.reach.end(start + n)
         return rows
-
-    @property
-    def kv_row_nbytes(self) -> int:
-        return sum(nbytes for _, nbytes in self._kv_rows())
 
     @property
     def state_nbytes(self) -> int:
@@ -149,13 +149,14 @@ class GpuSession:
         parts = self._saved(n_tokens, copy)
         return b"".join([await self._device.read_buffer(buffer, offset, nbytes) for buffer, offset, nbytes in parts])
 
-    async def write_kv(self, data: bytes, n_tokens: int) -> None:
+    async def write_kv(self, data: bytes, n_tokens: int, earliest: int = 0) -> None:
         self._require_open()
         start = 0
         for buffer, offset, nbytes in self._saved(n_tokens, 0) if n_tokens else ():
             self._device.write_buffer(buffer, offset, memoryview(data)[start:start + nbytes])
             start += nbytes
         self.states.restore(n_tokens)
+        self.reach.restore(n_tokens, earliest)
 
     async def close(self) -> None:
         if self._closed:
@@ -171,15 +172,10 @@ class GpuSession:
         if self._layout is None or self._closed:
             raise DeviceError("the session has no weights" if not self._closed else "the session was closed")
 
-    def _kv_rows(self) -> list[tuple[Operand, int]]:
-        """The cache buffers in the order of read_kv, and the bytes of one position in each."""
-        nbytes = KV_BYTES[self._kv_type]
-        return [(Operand(kind, i), nbytes * width) for i, layer in enumerate(self._plan.kv_layers)
-                for kind, width in (("k", layer.k_width), ("v", layer.v_width))]
-
     def _saved(self, n_tokens: int, copy: int) -> list[tuple[Any, int, int]]:
         """What read_kv gives, in its order: buffer, offset and bytes."""
-        caches = [(self._buffers[operand], 0, n_tokens * row) for operand, row in self._kv_rows()]
+        caches = [(self._buffers[Operand(part.kind, part.layer)], first * part.row_nbytes, count * part.row_nbytes)
+                  for part in self.cache.parts for first, count in part.saved(n_tokens)]
         widths = [FLOAT_BYTES * width for width in self._plan.states]
         return caches + [(self._buffers[Operand("state", i)], copy * nbytes, nbytes) for i, nbytes in enumerate(widths)]
 
@@ -188,14 +184,12 @@ class GpuSession:
     def _check_sizes(self) -> None:
         limits = self._device.limits
         most = min(limits.max_storage_buffer_binding_size, limits.max_buffer_size)
-        for layer in self._plan.kv_layers:
-            if layer.k_width % 2 or layer.v_width % 2:
-                raise UnsupportedError(f"a cache row has {layer.k_width} and {layer.v_width} columns; "
-                                       "the WebGPU backend needs even numbers")
-            per_position = max(layer.k_width, layer.v_width) * KV_BYTES[self._kv_type]
-            if self.n_ctx * per_position > most:
-                raise InputError(f"a context of {self.n_ctx} tokens takes {self.n_ctx * per_position} bytes in one cache "
-                                 f"buffer; this device allows {most}, which is {most // per_position} tokens")
+        for part in self.cache.parts:
+            if part.width % 2:
+                raise UnsupportedError(f"a cache row has {part.width} columns; the WebGPU backend needs an even number")
+            if part.nbytes > most:
+                raise InputError(f"a context of {self.n_ctx} tokens takes {part.nbytes} bytes in one cache "
+                                 f"buffer; this device allows {most}, which is {most // part.row_nbytes} tokens")
         for slot in self._plan.slots:
             if self._rows(slot.rows) * quads(slot.width) * 16 > most:
                 raise InputError(f"a batch of {self.n_ubatch} tokens with rows of {slot.width} floats is larger than the "
@@ -214,7 +208,7 @@ class GpuSession:
             self._device.create_pipeline(kernel_source(key.file, dict(key.values)), key.label, key.bindings) for key in wanted
         ))
         self._pipelines = dict(zip(wanted, made))
-        await self_test(self._device, self._plan, self._tuning, self._pipelines, self._kv_type)
+        await self_test(self._device, self._plan, self._tuning, self._pipelines, self.cache.k_type)
 
     def _create_weights(self) -> None:
         for name, matrix in self._placement.matrices.items():
@@ -237,10 +231,9 @@ class GpuSession:
         for i, slot in enumerate(self._plan.slots):
             nbytes = self._rows(slot.rows) * quads(slot.width) * 16
             self._buffers[Operand("slot", i)] = device.create_buffer(nbytes, label=f"slot {i}")
-        kv_bytes = KV_BYTES[self._kv_type] * self.n_ctx
-        for i, layer in enumerate(self._plan.kv_layers):
-            self._buffers[Operand("k", i)] = device.create_buffer(kv_bytes * layer.k_width, label=f"k cache {i}")
-            self._buffers[Operand("v", i)] = device.create_buffer(kv_bytes * layer.v_width, label=f"v cache {i}")
+        for part in self.cache.parts:
+            label = f"{part.kind} cache {part.layer}"
+            self._buffers[Operand(part.kind, part.layer)] = device.create_buffer(part.nbytes, label=label)
         for i, width in enumerate(self._plan.states):
             self._buffers[Operand("state", i)] = device.create_buffer(COPIES * FLOAT_BYTES * width, label=f"state {i}")
         nbytes = BatchLayout(self._plan).nbytes(self.n_ubatch, self.max_outputs)

@@ -55,11 +55,11 @@ def load_request(options: Mapping[str, Any], config: Mapping[str, Any], n_ctx: i
     if layers is None:
         layers = finite(config.get("nGpuLayers"))
     gpu_layers = int(layers) if layers is not None and layers >= 0 else None
-    _check_kv_types(options, notes)
+    kv_type = _kv_type(options, notes)
     threads = positive_integer(options.get("nThreads")) or positive_integer(config.get("threads"))
     threads_batch = positive_integer(options.get("nThreadsBatch")) or positive_integer(config.get("threadsBatch"))
-    loaded = LoadOptions(n_ctx=n_ctx, n_ubatch=_n_ubatch(options, config, n_ctx), threads=_thread_count(threads),
-                         threads_batch=_thread_count(threads_batch),
+    loaded = LoadOptions(n_ctx=n_ctx, n_ubatch=_n_ubatch(options, config, n_ctx), kv_type=kv_type,
+                         threads=_thread_count(threads), threads_batch=_thread_count(threads_batch),
                          backend="auto" if gpu_layers is None else "webgpu" if gpu_layers else "simd")
     return LoadRequest(loaded, gpu_layers, positive_integer(config.get("threadPoolSize")),
                        config.get("preferMemory64"), notes)
@@ -80,13 +80,16 @@ def _n_ubatch(options: Mapping[str, Any], config: Mapping[str, Any], n_ctx: int)
     return min(max(n_ubatch, MIN_BATCH), most)
 
 
-def _check_kv_types(options: Mapping[str, Any], notes: list[str]) -> None:
-    wanted = {KV_TYPES.get(options.get(key), "f16") for key in ("cacheTypeK", "cacheTypeV")}
-    if wanted == {"f16"}:
-        return
-    if finite(options.get("flashAttention")) == 0:
+def _kv_type(options: Mapping[str, Any], notes: list[str]) -> str:
+    k, v = (KV_TYPES.get(options.get(key), "f16") for key in ("cacheTypeK", "cacheTypeV"))
+    if k == v == "f16":
+        return "f16"
+    flash_attention = finite(options.get("flashAttention"))
+    if flash_attention == 0:
         raise InputError("Non-F16 KV cache requires flashAttention")
-    notes.append("kv_cache_quantisation_unavailable:using_f16")
+    if flash_attention != 1:
+        notes.append("flash_attention:auto_enabled_for_kv_cache")
+    return k if k == v else f"{k}/{v}"
 
 
 def completion_request(options: Mapping[str, Any], direct: bool) -> CompletionRequest:

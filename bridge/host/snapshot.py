@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bridge.graph.cache import QUANTISED, cache_types
 from bridge.host.models import Loaded
 from bridge.host.notes import RuntimeNotes
 from bridge.runtime import Usage
 from bridge.tokenizer.js_text import js_text
 
 PREFIX = "llamadart.webgpu."
+CACHE_TYPE_NUMBERS = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8}
+"""As ggml counts its types."""
 IDLE_BACKEND = "WASM (Prototype bridge)"
 BACKEND_LABELS = {"webgpu": "WebGPU", "simd": "WASM SIMD", "reference": "WASM (reference)"}
 
@@ -70,6 +73,7 @@ def _engine_metadata(loaded: Loaded | None, notes: RuntimeNotes, usage: Usage | 
 def _loaded_metadata(loaded: Loaded) -> dict[str, Any]:
     model = loaded.model
     architecture = model.metadata.get("general.architecture", "")
+    k_type, v_type = cache_types(model.kv_type)
     return {
         "backends": BACKEND_LABELS[model.backend_name],
         "adapter": adapter_line(model.adapter),
@@ -79,9 +83,9 @@ def _loaded_metadata(loaded: Loaded) -> dict[str, Any]:
         "n_batch": model.n_ubatch,
         "n_ubatch": model.n_ubatch,
         "n_seq_max": 1,
-        "flash_attention": -1,
-        "cache_type_k": 1,
-        "cache_type_v": 1,
+        "flash_attention": 1 if {k_type, v_type} & set(QUANTISED) else -1,
+        "cache_type_k": CACHE_TYPE_NUMBERS[k_type],
+        "cache_type_v": CACHE_TYPE_NUMBERS[v_type],
         "kv_unified": "",
         "split_mode": "",
         "main_gpu": "",

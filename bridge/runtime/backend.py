@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from bridge.graph.cache import CacheLayout, CacheReach
 from bridge.graph.states import StateCopies
 
 
@@ -29,7 +30,8 @@ class Session(Protocol):
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> Any:
         """Run tokens at positions start …, with the cache valid for all positions before ``start``.
 
-        Where there is recurrent state, it must be held for that position (``states``).
+        Where there is recurrent state, it must be held for that position (``states``), and what windowed layers see from
+        there must not be overwritten (``reach``).
 
         Returns the logits of the tokens with the indices ``outputs`` (ascending) as a float32 buffer of
         len(outputs) * n_vocab values that is valid until the next call, or None when ``outputs`` is empty.
@@ -48,8 +50,11 @@ class Session(Protocol):
         """
         ...
 
-    kv_row_nbytes: int
-    """Bytes that one position takes in the caches of all layers together, in the form of ``read_kv``."""
+    cache: CacheLayout
+    """The parts of the kv cache, and what of them is saved."""
+
+    reach: CacheReach
+    """From which positions on the windowed layers of this context can be continued."""
 
     state_nbytes: int
     """Bytes of the recurrent state, in the form of ``read_kv``."""
@@ -57,19 +62,19 @@ class Session(Protocol):
     async def read_kv(self, n_tokens: int) -> bytes:
         """The cache of positions 0 … n_tokens - 1, in the one form that all backends share.
 
-        For each attention layer in the graph's order (``graph.kv_layers``) first K, then V; each is a row-major matrix
-        [n_tokens, k_width or v_width] of little-endian float16 or float32, whichever the session was made with, without
-        padding. A backend that keeps its cache otherwise (transposed, in blocks) rearranges it here. ``n_tokens`` is 0 to
-        n_ctx. Unless it is 0, the recurrent states (``graph.states``) follow, in order, as float32; ``states`` must hold
-        them for that position. The result has n_tokens * kv_row_nbytes + state_nbytes bytes, or none.
-        Raises DeviceError.
+        For each attention layer in the graph's order (``graph.kv_layers``) first K, then V; each is a matrix of one row
+        per position, in order, stored as bridge.graph.cache says, without padding. Of a layer with a window the rows are
+        those of the last positions only (``CachePart.saved``). A backend that keeps its cache otherwise rearranges it
+        here. ``n_tokens`` is 0 to n_ctx. Unless it is 0, the recurrent states (``graph.states``) follow, in order, as
+        float32; ``states`` must hold them for that position. The result has cache.saved_nbytes(n_tokens) + state_nbytes
+        bytes, or none. Raises DeviceError.
         """
         ...
 
-    async def write_kv(self, data: bytes, n_tokens: int) -> None:
-        """Put back what ``read_kv(n_tokens)`` gave; positions from n_tokens on stay as they are, and count as unwritten.
+    async def write_kv(self, data: bytes, n_tokens: int, earliest: int = 0) -> None:
+        """Put back what ``read_kv(n_tokens)`` gave; positions from n_tokens on count as unwritten.
 
-        The caller has checked the size. Raises DeviceError, after which no position can be trusted.
+        ``earliest`` is the first position that the saved context could be continued from. The caller has checked the size. Raises DeviceError, after which no position can be trusted.
         """
         ...
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.gguf import open_gguf_async
+from bridge.graph.cache import CacheLayout, cache_types
 from bridge.graph.graph import TOKENS
 from bridge.graph.states import COPIES
 from bridge.models import build_graph
 from bridge.plan import lower
 from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions, session_sizes
 
-KV_NBYTES = {"f16": 2, "f32": 4}
 FLOAT_NBYTES = 4
 
 
@@ -47,7 +47,7 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
     graph = build_graph(file.metadata, file.tensors, options.n_ctx, options.pooling)
     plan = lower(graph)
     sizes = session_sizes(graph, options, DEFAULT_N_UBATCH)
-    columns = sum(layer.k_width + layer.v_width for layer in graph.kv_layers)
+    cache = CacheLayout(graph.kv_layers, sizes.n_ctx, sizes.n_ubatch, *cache_types(options.kv_type))
     scratch = sum(slot.width * (sizes.n_ubatch if slot.rows == TOKENS else sizes.max_outputs) for slot in plan.slots)
     return MemoryEstimate(
         architecture=file.architecture,
@@ -55,6 +55,6 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
         n_ctx_train=file.metadata.get(f"{file.architecture}.context_length", 0),
         file=source.size,
         weights=sum(file.tensors[name].nbytes for name in graph.weights()),
-        cache=KV_NBYTES[options.kv_type] * sizes.n_ctx * columns + COPIES * FLOAT_NBYTES * sum(graph.states),
+        cache=cache.nbytes + COPIES * FLOAT_NBYTES * sum(graph.states),
         scratch=FLOAT_NBYTES * scratch,
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bridge.errors import DeviceError, InputError, UnsupportedError
 from bridge.gguf import AsyncGGUFFile, open_gguf, open_gguf_async
 from bridge.graph import LOGITS, Graph
+from bridge.graph.cache import BLOCK, QUANTISED, cache_types
 from bridge.models import build_graph
 from bridge.models.pooling import POOLINGS
 from bridge.plan import lower
@@ -21,7 +22,6 @@ from bridge.runtime.sources import AsyncSource
 from bridge.tokenizer import Tokenizer
 
 BACKENDS = ("auto", "webgpu", "simd", "reference")
-KV_TYPES = ("f16", "f32")
 DEFAULT_N_CTX = 4096
 DEFAULT_N_UBATCH = 64
 SOFTWARE_N_UBATCH = 16
@@ -41,7 +41,8 @@ Cpus = Callable[[], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """``n_ctx``: context size in tokens; ``n_ubatch``: most tokens per batch; ``kv_type``: "f16" or "f32".
+    """``n_ctx``: context size in tokens; ``n_ubatch``: most tokens per batch; ``kv_type``: that of the kv
+    cache, see bridge.graph.cache ("f16"; "q8_0/f16" for K and V).
 
     On the CPU: ``threads`` for single tokens and ``threads_batch`` for prompts (None: all there are), and ``precision``,
     see bridge.simd.session; where it is None, who asks for an unrounded cache gets unrounded products, too. ``pooling``: how
@@ -61,8 +62,7 @@ class LoadOptions:
         _check_integer("n_ctx", self.n_ctx, MAX_N_CTX)
         if self.n_ubatch is not None:
             _check_integer("n_ubatch", self.n_ubatch, MAX_N_CTX)
-        if self.kv_type not in KV_TYPES:
-            raise InputError(f"kv_type is {self.kv_type!r}; it must be one of {', '.join(KV_TYPES)}")
+        cache_types(self.kv_type)
         if self.backend not in BACKENDS:
             raise InputError(f"backend is {self.backend!r}; it must be one of {', '.join(BACKENDS)}")
         for name in ("threads", "threads_batch"):
@@ -92,6 +92,7 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
     graph = build_graph(file.metadata, file.tensors, options.n_ctx, options.pooling)
     tokenizer = Tokenizer.from_metadata(file.metadata)
     machine = await choose_machine(options.backend, devices, cpus)
+    options, cache_notes = _with_possible_cache(options, graph, machine)
     session = await _open_session(file, graph, source, options, machine, report, cancel)
     try:
         cancel.check()
@@ -104,7 +105,7 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
     except BaseException:
         await session.close()
         raise
-    for note in (*machine.notes, *tokenizer.notes):
+    for note in (*machine.notes, *cache_notes, *tokenizer.notes):
         model.note(note)
     if model.n_ctx < options.n_ctx:
         model.note(f"n_ctx_capped_to_positions:{model.n_ctx}")
@@ -164,6 +165,18 @@ def model_fingerprint(file: AsyncGGUFFile, graph: Graph, nbytes: int | None, con
     return hashlib.sha256(repr(facts).encode()).digest()
 
 
+def _with_possible_cache(options: LoadOptions, graph: Graph, machine: Machine) -> tuple[LoadOptions, list[str]]:
+    """The options with a cache in halves where a quantised one is asked for and cannot be, and notes that say so.
+
+    Blocks of columns must not straddle heads; WebGPU has no kernels for them.
+    """
+    heads = [node.attrs[key] for node in graph.nodes if node.op == "attention" for key in ("head_dim", "head_dim_v")]
+    wanted = set(cache_types(options.kv_type)) & set(QUANTISED)
+    if not wanted or (machine.device is None and not any(dim % BLOCK for dim in heads)):
+        return options, []
+    return replace(options, kv_type="f16"), ["kv_cache_quantisation_unavailable:using_f16"]
+
+
 async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, machine: Machine,
                         progress: Progress, cancel: CancelToken) -> Session:
     software = machine.device is not None and machine.device.info.is_software
@@ -211,8 +224,6 @@ def session_sizes(graph: Graph, options: LoadOptions, n_ubatch: int) -> SessionS
 
 async def _reference_session(file: AsyncGGUFFile, graph: Graph, source: Any, sizes: SessionSizes, kv_type: str,
                              progress: Progress, cancel: CancelToken) -> Session:
-    import numpy as np
-
     from bridge.graph.reference import ReferenceSession
     from bridge.quants import dequantize
 
@@ -225,9 +236,8 @@ async def _reference_session(file: AsyncGGUFFile, graph: Graph, source: Any, siz
         weights[name] = dequantize(data, info.type.name).reshape(info.shape)
         progress(min(info.offset + info.nbytes, source.size), source.size)
     progress(source.size, source.size)
-    kv_dtype = {"f16": np.float16, "f32": np.float32}[kv_type]
     n_ubatch = sizes.n_ubatch if graph.reads_whole_texts else ReferenceSession.N_UBATCH
-    return ReferenceSession(graph, weights, n_ctx=sizes.n_ctx, n_ubatch=n_ubatch, kv_dtype=kv_dtype)
+    return ReferenceSession(graph, weights, n_ctx=sizes.n_ctx, n_ubatch=n_ubatch, kv_type=kv_type)
 
 
 def _check_integer(name: str, value: Any, high: int) -> None:

@@ -50,14 +50,18 @@ class Model:
         return self._tokens
 
     @property
-    def kv_row_nbytes(self) -> int:
-        """Bytes of one position in the cache."""
-        return self._session.kv_row_nbytes
-
-    @property
     def state_nbytes(self) -> int:
         """Bytes of the recurrent state, 0 for most architectures."""
         return self._session.state_nbytes
+
+    @property
+    def earliest(self) -> int:
+        """The first position that this context, once saved, can be continued from, but for 0."""
+        return max(self._session.reach.earliest, self._session.cache.saved_earliest(self.n_past))
+
+    def saved_nbytes(self, n_positions: int) -> int:
+        """Bytes of ``read_cache`` for a context of so many positions."""
+        return self._session.cache.saved_nbytes(n_positions) + self.state_nbytes if n_positions else 0
 
     @property
     def n_ctx(self) -> int:
@@ -121,7 +125,7 @@ class Model:
         self._check_prompt(prompt)
         states, shared = self._session.states, self._common_prefix(prompt)
         keep_at = self._keep_position(prompt, shared) if states.is_recurrent else 0
-        kept = states.resume_position(shared)
+        kept = self._session.reach.resume_position(states.resume_position(shared))
         usage.cached_prompt_tokens = kept
         del self._tokens[kept:]
         self._n_reusable = kept
@@ -151,11 +155,14 @@ class Model:
         self._require_open()
         return await self._session.read_kv(self.n_past)
 
-    async def restore(self, tokens: Sequence[int], n_reusable: int, cache: bytes) -> None:
-        """Replace the context: ``tokens`` and their ``cache``, of which prompts may reuse the first ``n_reusable``."""
+    async def restore(self, tokens: Sequence[int], n_reusable: int, cache: bytes, earliest: int = 0) -> None:
+        """Replace the context: ``tokens`` and their ``cache``, of which prompts may reuse the first ``n_reusable``.
+
+        ``earliest`` is that of the context that was saved.
+        """
         self._require_open()
         self.forget()
-        await self._session.write_kv(cache, len(tokens))
+        await self._session.write_kv(cache, len(tokens), earliest)
         self._tokens, self._n_reusable = list(tokens), n_reusable
 
     async def close(self) -> None:

@@ -1,10 +1,11 @@
 """The context as bytes, to be put back later: into the same model, on any backend with the same cache type.
 
     magic         8 bytes   "LWBSTATE"
-    version       u32       1
-    cache type    8 bytes   "f16" or "f32", padded with zeros
+    version       u32       2
+    cache type    16 bytes  "f16" or another of bridge.graph.cache, padded with zeros
     fingerprint   32 bytes  of the model (see bridge.runtime.load)
     n positions   u32       how many positions the cache holds
+    earliest      u32       the first position the context can be continued from, but for 0
     n tokens      u32       how many tokens the saver recorded
     cache bytes   u64
     positions     i32 each  the token at each position
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from bridge.runtime.model import Model
 
 MAGIC = b"LWBSTATE"
-VERSION = 1
-HEADER = struct.Struct("<8sI8s32sIIQ")
+VERSION = 2
+HEADER = struct.Struct("<8sI16s32sIIIQ")
 CHECKSUM_NBYTES = 32
 TOKEN_NBYTES = 4
 
@@ -45,6 +46,7 @@ class State:
     positions: array
     tokens: array
     cache: memoryview
+    earliest: int
 
 
 async def save_state(model: Model, tokens: Sequence[int] = ()) -> bytes:
@@ -52,7 +54,8 @@ async def save_state(model: Model, tokens: Sequence[int] = ()) -> bytes:
     recorded = _token_array(tokens)
     positions = array("i", model.tokens)
     cache = await model.read_cache()
-    header = HEADER.pack(MAGIC, VERSION, model.kv_type.encode(), model.fingerprint, len(positions), len(recorded), len(cache))
+    header = HEADER.pack(MAGIC, VERSION, model.kv_type.encode(), model.fingerprint, len(positions), model.earliest,
+                         len(recorded), len(cache))
     checksum = hashlib.sha256()
     parts = [header, positions.tobytes(), recorded.tobytes(), cache]
     for part in parts:
@@ -80,15 +83,14 @@ async def load_state(model: Model, data: bytes | memoryview, token_capacity: flo
     if len(state.tokens) > capacity:
         raise ContextOverflow(f"the state records {len(state.tokens)} tokens, which exceeds the token capacity of {capacity}")
     n_positions = len(state.positions)
-    if len(state.cache) != (n_positions * model.kv_row_nbytes + model.state_nbytes if n_positions else 0):
-        recurrent = f" and {model.state_nbytes} besides" if model.state_nbytes else ""
-        raise FormatError(f"the state has {len(state.cache)} cache bytes for {n_positions} positions; "
-                          f"the model takes {model.kv_row_nbytes} for each{recurrent}")
+    needed = model.saved_nbytes(n_positions)
+    if len(state.cache) != needed:
+        raise FormatError(f"the state has {len(state.cache)} cache bytes for {n_positions} positions; the model needs {needed}")
     if any(not 0 <= token < model.n_vocab for token in state.positions):
         raise FormatError(f"the state holds a token outside the model's vocabulary of {model.n_vocab} tokens")
     same = next((i for i, (a, b) in enumerate(zip(state.positions, state.tokens)) if a != b),
                 min(len(state.positions), len(state.tokens)))
-    await model.restore(state.positions, same, state.cache)
+    await model.restore(state.positions, same, state.cache, state.earliest)
     return list(state.tokens)
 
 
@@ -99,9 +101,10 @@ def parse_state(data: bytes | memoryview) -> State:
         raise FormatError("the bytes are not a saved state: they do not begin with its magic")
     if len(data) < HEADER.size + CHECKSUM_NBYTES:
         raise FormatError(f"the state is cut off: it has {len(data)} bytes, and the shortest has {HEADER.size + CHECKSUM_NBYTES}")
-    _, version, kv_type, fingerprint, n_positions, n_tokens, cache_nbytes = HEADER.unpack_from(data)
+    (version,) = struct.unpack_from("<I", data, len(MAGIC))
     if version != VERSION:
         raise FormatError(f"the state has version {version}; this build reads version {VERSION}")
+    _, _, kv_type, fingerprint, n_positions, earliest, n_tokens, cache_nbytes = HEADER.unpack_from(data)
     tokens_start = HEADER.size + TOKEN_NBYTES * n_positions
     cache_start = tokens_start + TOKEN_NBYTES * n_tokens
     end = cache_start + cache_nbytes
@@ -110,7 +113,7 @@ def parse_state(data: bytes | memoryview) -> State:
     if hashlib.sha256(data[:end]).digest() != bytes(data[end:]):
         raise FormatError("the state was altered: its checksum does not match")
     return State(kv_type.rstrip(b"\0").decode("ascii", "replace"), fingerprint, _ints(data[HEADER.size:tokens_start]),
-                 _ints(data[tokens_start:cache_start]), data[cache_start:end])
+                 _ints(data[tokens_start:cache_start]), data[cache_start:end], earliest)
 
 
 def _ints(data: memoryview) -> array:

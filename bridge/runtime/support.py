@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.errors import BridgeError
 from bridge.graph import Graph
+from bridge.graph.cache import CacheLayout
 from bridge.models import build_graph
 from bridge.plan import lower
 from bridge.quants.types import quant_type
@@ -50,7 +51,11 @@ def _check_simd(graph: Graph) -> None:
     from bridge.simd.steps import ops_of
 
     plan = lower(graph)
-    ops_of(OpBuilder(plan, kv_type="f16", exact=False, has_relaxed=True, dot_mode=0), plan.steps)
+    ops_of(OpBuilder(plan, cache=_cache(graph), exact=False, has_relaxed=True, dot_mode=0), plan.steps)
+
+
+def _cache(graph: Graph) -> CacheLayout:
+    return CacheLayout(graph.kv_layers, N_CTX, N_CTX, "f16", "f16")
 
 
 def _check_webgpu(graph: Graph) -> None:
@@ -61,7 +66,7 @@ def _check_webgpu(graph: Graph) -> None:
     from bridge.gpu.weights import place_weights
 
     plan, limits = lower(graph), Limits()
-    builder = CallBuilder(plan, place_weights(plan, limits), HARDWARE, kv_type="f16",
+    builder = CallBuilder(plan, place_weights(plan, limits), HARDWARE, cache=_cache(graph),
                           max_workgroups=limits.max_compute_workgroups_per_dimension)
     for step in plan.steps:
         calls_of(builder, step)

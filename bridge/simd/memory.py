@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from bridge.errors import InputError
+from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import TOKENS
 from bridge.graph.states import COPIES
 from bridge.plan.batch import words_before_tables
@@ -22,7 +23,6 @@ from bridge.simd.ops import TILE, Op, Packed, Region, stride
 from bridge.simd.program import RECORD_BYTES
 
 ALIGNMENT = 64
-KV_BYTES = {"f16": 2, "f32": 4}
 STAGING_BYTES = 1 << 20
 MAX_QUERIES, KEYS = 16, 32
 """Of one item of attention (kernels/simd/attention.c)."""
@@ -70,7 +70,7 @@ class _Allocator:
 
 
 def plan_memory(plan: Plan, ops: Mapping[str, Sequence[Op]], formats: Mapping[str, Format], packed: Mapping[Region, Packed],
-                grids: Mapping[str, int], *, n_ctx: int, n_ubatch: int, max_outputs: int, kv_type: str, host_threads: int,
+                grids: Mapping[str, int], *, cache: CacheLayout, n_ubatch: int, max_outputs: int, host_threads: int,
                 n_threads: int) -> MemoryMap:
     """Lay out the memory of one model, computed by ``n_threads`` of the host's.
 
@@ -102,9 +102,8 @@ def plan_memory(plan: Plan, ops: Mapping[str, Sequence[Op]], formats: Mapping[st
         regions[Region("angles", key)] = taken.take(8 * (table.n_rot // 2))
         regions[Region("table", key)] = taken.take(4 * n_ubatch * table.n_rot)
     weights_nbytes, start = taken.end - start, taken.end
-    for i, layer in enumerate(plan.kv_layers):
-        regions[Region("k", i)] = taken.take(KV_BYTES[kv_type] * n_ctx * layer.k_width)
-        regions[Region("v", i)] = taken.take(KV_BYTES[kv_type] * n_ctx * layer.v_width)
+    for part in cache.parts:
+        regions[Region(part.kind, part.layer)] = taken.take(part.nbytes)
     for i, width in enumerate(plan.states):
         regions[Region("state", i)] = taken.take(4 * COPIES * width)
     cache_nbytes = taken.end - start

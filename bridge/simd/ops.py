@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bridge.errors import UnsupportedError
+from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import TOKENS, Weight
 from bridge.graph.rope import RopeTable
 from bridge.plan.plan import Plan, Step
@@ -78,9 +79,8 @@ class OpBuilder:
     bytes. ``formats`` and ``packed`` tell afterwards what the memory must hold.
     """
 
-    def __init__(self, plan: Plan, *, kv_type: str, exact: bool, has_relaxed: bool, dot_mode: int) -> None:
-        self.plan = plan
-        self.f16 = int(kv_type == "f16")
+    def __init__(self, plan: Plan, *, cache: CacheLayout, exact: bool, has_relaxed: bool, dot_mode: int) -> None:
+        self.plan, self.cache = plan, cache
         self.exact, self._has_relaxed, self._dot_mode = exact, has_relaxed, dot_mode
         self._current: set[Region] = set()  # packed regions that hold what is in their slot now
         self.packed: dict[Region, Packed] = {}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.errors import DeviceError, InputError, UnsupportedError
+from bridge.graph.cache import CacheLayout, CacheReach, cache_types
 from bridge.graph.graph import EMBEDDINGS, LOGITS
 from bridge.graph.states import StateCopies
 from bridge.plan.batch import pack_head
@@ -40,10 +41,12 @@ class SimdSession:
         self.n_ctx, self.n_ubatch, self.max_outputs = n_ctx, n_ubatch, max_outputs
         self.threads, self.threads_batch = threads, threads_batch
         self._host, self._plan = host, plan
+        self.cache = CacheLayout(plan.kv_layers, n_ctx, n_ubatch, *cache_types(kv_type))
+        self.reach = CacheReach(self.cache.margin)
         self._ops: dict[str, list[Op]] = {}
         packed: dict[Region, Packed] = {}
         for result in plan.results:
-            builder = OpBuilder(plan, kv_type=kv_type, exact=precision == "exact", has_relaxed=host.has_relaxed,
+            builder = OpBuilder(plan, cache=self.cache, exact=precision == "exact", has_relaxed=host.has_relaxed,
                                 dot_mode=host.dot_mode)
             self._ops[result] = ops_of(builder, plan.steps_for(result))
             packed |= builder.packed
@@ -54,8 +57,8 @@ class SimdSession:
         self._grids = grids_of(self._formats)
         self._memory = plan_memory(
             plan, self._ops, self._formats, packed, {name: len(data) for name, data in self._grids.items()},
-            n_ctx=n_ctx, n_ubatch=n_ubatch, max_outputs=max_outputs, kv_type=kv_type,
-            host_threads=host.n_threads, n_threads=max(threads, threads_batch),
+            cache=self.cache, n_ubatch=n_ubatch, max_outputs=max_outputs, host_threads=host.n_threads,
+            n_threads=max(threads, threads_batch),
         )
         check_fits(self._memory, host.max_bytes, n_ctx)
         self.states = StateCopies(bool(plan.states))
@@ -125,16 +128,14 @@ class SimdSession:
             raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._plan.n_token_ids - 1}")
         if start < 0 or start + n > self.n_ctx:
             raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
+        self.reach.begin(start)
         copies = self.states.begin(start)
         params = pack_head(tokens, start, outputs, texts or (n,), copies)
         threads = self.threads if n == 1 else self.threads_batch
         rows = await self._host.run(self._jobs[result], params.tobytes(), threads, m)
         self.states.end(copies[1], start + n)
+        self.reach.end(start + n)
         return rows
-
-    @property
-    def kv_row_nbytes(self) -> int:
-        return sum(row for _, row in self._kv_rows())
 
     @property
     def state_nbytes(self) -> int:
@@ -145,18 +146,17 @@ class SimdSession:
         if not n_tokens:
             return b""
         copy = self.states.holding(n_tokens) if self.states.is_recurrent else 0
-        parts = [(address, n_tokens * row) for address, row in self._kv_rows()] + self._states_at(copy)
-        return b"".join(self._host.read(address, nbytes) for address, nbytes in parts)
+        return b"".join(self._host.read(address, nbytes) for address, nbytes in self._saved(n_tokens, copy))
 
-    async def write_kv(self, data: bytes, n_tokens: int) -> None:
+    async def write_kv(self, data: bytes, n_tokens: int, earliest: int = 0) -> None:
         self._require_open()
         start = 0
-        parts = [(address, n_tokens * row) for address, row in self._kv_rows()] + self._states_at(0)
-        for address, nbytes in parts if n_tokens else ():
+        for address, nbytes in self._saved(n_tokens, 0) if n_tokens else ():
             end = start + nbytes
             self._host.write(address, memoryview(data)[start:end])
             start = end
         self.states.restore(n_tokens)
+        self.reach.restore(n_tokens, earliest)
 
     async def close(self) -> None:
         if not self._closed:
@@ -167,17 +167,14 @@ class SimdSession:
         if not self._has_weights or self._closed:
             raise DeviceError("the session has no weights" if not self._closed else "the session was closed")
 
-    def _kv_rows(self) -> list[tuple[int, int]]:
-        """Where the caches begin, in the order of read_kv, and the bytes of one position in each."""
-        regions = self._memory.regions
-        caches = [regions[Region(kind, i)] for i in range(len(self._plan.kv_layers)) for kind in ("k", "v")]
-        return [(cache.address, cache.nbytes // self.n_ctx) for cache in caches]
-
-    def _states_at(self, copy: int) -> list[tuple[int, int]]:
-        """Where that copy of each recurrent state begins, and its bytes."""
-        widths = self._plan.states
-        return [(self._memory.regions[Region("state", i)].address + 4 * width * copy, 4 * width)
-                for i, width in enumerate(widths)]
+    def _saved(self, n_tokens: int, copy: int) -> list[tuple[int, int]]:
+        """What read_kv gives, in its order: addresses and bytes; ``copy`` is that of the recurrent states."""
+        regions, parts = self._memory.regions, []
+        for part in self.cache.parts:
+            address = regions[Region(part.kind, part.layer)].address
+            parts += [(address + first * part.row_nbytes, count * part.row_nbytes) for first, count in part.saved(n_tokens)]
+        states = [(regions[Region("state", i)].address, 4 * width) for i, width in enumerate(self._plan.states)]
+        return parts + [(address + nbytes * copy, nbytes) for address, nbytes in states]
 
     async def _prepare(self) -> None:
         memory = self._memory

@@ -3,7 +3,7 @@
 
 typedef struct Args {
   u32 q, q_stride, out, out_stride, k_cache, v_cache;
-  u32 n_head, n_head_kv, head_dim, head_dim_v, window, f16;
+  u32 n_head, n_head_kv, head_dim, head_dim_v, window, k_type, v_type, ring;
   f32 scale, softcap;
   u32 sinks; /* 0: none */
 } Args;
@@ -20,8 +20,8 @@ static u32 attention_items(const Context *c, u32 n_rows, const void *args) {
 static void attention_item(const Context *c, u32 n_rows, const void *args, u32 item) {
   const Args *a = args;
   Heads heads = heads_of(a);
-  const uintptr_t size = a->f16 ? 2 : 4;
-  Rows rows = {at(a->k_cache), at(a->v_cache), a->n_head_kv * a->head_dim * size, a->n_head_kv * a->head_dim_v * size, (int)a->f16};
+  Rows rows = {at(a->k_cache), at(a->v_cache), cache_nbytes(a->k_type, a->n_head_kv * a->head_dim),
+               cache_nbytes(a->v_type, a->n_head_kv * a->head_dim_v), a->k_type, a->v_type, a->ring};
   Queries queries = {.q = a->q, .q_stride = a->q_stride, .out = a->out, .out_stride = a->out_stride};
   take_item(c, &queries, &heads, item, n_rows);
   for (u32 t = 0; t < queries.n_tokens; t++) {

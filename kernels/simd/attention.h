@@ -7,6 +7,7 @@
 #ifndef BRIDGE_ATTENTION_H
 #define BRIDGE_ATTENTION_H
 
+#include "cache.h"
 #include "team.h"
 
 enum { KEYS = 32, MAX_QUERIES = 16 };
@@ -17,11 +18,12 @@ typedef struct Heads {
   const f32 *sinks; /* one more term of each head's softmax, without a value; may be 0 */
 } Heads;
 
-/* Rows of keys and values: where they begin and how many bytes lie from one to the next. */
+/* Rows of keys and values: where they begin, how many bytes lie from one to the next, and how they are stored (cache.h).
+ * Key i is in row i modulo `ring`, a multiple of KEYS if keys go beyond it. */
 typedef struct Rows {
   const u8 *k, *v;
   uintptr_t k_pitch, v_pitch;
-  int f16;
+  u32 k_type, v_type, ring;
 } Rows;
 
 /* What is added to the score of a key `d` rows after the query (bridge/graph/graph.py, text_attention): -|d| times the slope
@@ -57,19 +59,8 @@ static Work work_in(u8 *scratch, const Heads *h) {
   return w;
 }
 
-/* One row of keys or values as float32. */
-INLINE void widen_row(const u8 *from, f32 *to, u32 n, int f16) {
-  u32 i = 0;
-  for (; i + 4 <= n; i += 4) store(to + i, f16 ? load_f16x4(from + 2 * i) : load(from + 4 * i));
-  if (i == n) return;
-  store(to + i, splat(0));
-  for (; i < n; i++) {
-    to[i] = f16 ? wasm_f32x4_extract_lane(widen_halves(wasm_i32x4_splat(((const i16 *)from)[i])), 0) : ((const f32 *)from)[i];
-  }
-}
-
-static void widen_rows(const u8 *from, uintptr_t pitch, u32 n, u32 dim, u32 stride, int f16, f32 *to) {
-  for (u32 i = 0; i < n; i++, from += pitch, to += stride) widen_row(from, to, dim, f16);
+static void widen_rows(const u8 *from, uintptr_t pitch, u32 n, u32 dim, u32 stride, u32 type, f32 *to) {
+  for (u32 i = 0; i < n; i++, from += pitch, to += stride) widen_cache_row(from, to, dim, type);
 }
 
 /* Scores of `n` queries (1 or 2) with the block's keys, four at a time; those past the last key are never used. */
@@ -180,12 +171,12 @@ static void attend(const Context *c, const Queries *q, const Heads *h, const Row
     low = min_u32(low, q->low[t]);
     end = max_u32(end, q->end[t]);
   }
-  const uintptr_t size = rows->f16 ? 2 : 4;
-  const u8 *k = rows->k + (uintptr_t)q->kv_head * h->head_dim * size, *v = rows->v + (uintptr_t)q->kv_head * h->head_dim_v * size;
+  const u8 *k = rows->k + cache_nbytes(rows->k_type, q->kv_head * h->head_dim);
+  const u8 *v = rows->v + cache_nbytes(rows->v_type, q->kv_head * h->head_dim_v);
   for (u32 key = low / KEYS * KEYS; key < end; key += KEYS) {
-    u32 n_keys = min_u32(KEYS, end - key), i = 0;
-    widen_rows(k + key * rows->k_pitch, rows->k_pitch, n_keys, h->head_dim, w.dim, rows->f16, w.keys);
-    widen_rows(v + key * rows->v_pitch, rows->v_pitch, n_keys, h->head_dim_v, w.dim_v, rows->f16, w.values);
+    u32 n_keys = min_u32(KEYS, end - key), row = key % rows->ring, i = 0;
+    widen_rows(k + row * rows->k_pitch, rows->k_pitch, n_keys, h->head_dim, w.dim, rows->k_type, w.keys);
+    widen_rows(v + row * rows->v_pitch, rows->v_pitch, n_keys, h->head_dim_v, w.dim_v, rows->v_type, w.values);
     for (; i + 2 <= n; i += 2) score(&w, i, 2, n_keys);
     if (i < n) score(&w, i, 1, n_keys);
     for (i = 0; i < n; i++) weigh(&w, i, key, n_keys, q, h, bias);

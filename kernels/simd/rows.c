@@ -82,34 +82,6 @@ static void rope_rows(const Context *c, u32 n_rows, const void *args, u32 item) 
 
 const Kernel rope = {row_items, rope_rows};
 
-typedef struct KvArgs {
-  u32 k, k_stride, v, v_stride, k_cache, v_cache, k_width, v_width, f16;
-} KvArgs;
-
-static void store_position(const f32 *x, u8 *cache, u32 n, int f16) {
-  u32 i = 0;
-  for (; i + 4 <= n; i += 4) {
-    if (f16) store_f16x4(cache + 2 * i, load(x + i));
-    else store(cache + 4 * i, load(x + i));
-  }
-  for (; i < n; i++) {
-    if (f16) ((u16 *)cache)[i] = wasm_u16x8_extract_lane(narrow_to_halves(splat(x[i])), 0);
-    else ((f32 *)cache)[i] = x[i];
-  }
-}
-
-static void kv_write_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
-  const KvArgs *a = args;
-  const uintptr_t size = a->f16 ? 2 : 4;
-  FOR_ROWS(r, item, n_rows) {
-    uintptr_t position = c->params[P_START] + r;
-    store_position(row_of(a->k, a->k_stride, r), (u8 *)at(a->k_cache) + position * a->k_width * size, a->k_width, a->f16);
-    store_position(row_of(a->v, a->v_stride, r), (u8 *)at(a->v_cache) + position * a->v_width * size, a->v_width, a->f16);
-  }
-}
-
-const Kernel kv_write = {row_items, kv_write_rows};
-
 typedef struct SelectArgs {
   u32 x, out, stride;
 } SelectArgs;

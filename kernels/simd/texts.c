@@ -23,7 +23,7 @@ static u32 text_attention_items(const Context *c, u32 n_rows, const void *args) 
 static void text_attention_item(const Context *c, u32 n_rows, const void *args, u32 item) {
   const AttentionArgs *a = args;
   Heads heads = heads_of(a);
-  Rows rows = {at(a->k), at(a->v), a->k_stride * sizeof(f32), a->v_stride * sizeof(f32), 0};
+  Rows rows = {at(a->k), at(a->v), a->k_stride * sizeof(f32), a->v_stride * sizeof(f32), CACHE_F32, CACHE_F32, (u32)-1};
   Bias bias = {at_or_none(a->slopes), at_or_none(a->values), at_or_none(a->buckets), (i32)a->span};
   Queries queries = {.q = a->q, .q_stride = a->q_stride, .out = a->out, .out_stride = a->out_stride};
   const u32 *texts = texts_of(c);

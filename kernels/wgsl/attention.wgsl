@@ -21,6 +21,7 @@ struct Dims {
   after: u32,
   span: u32,  // of the buckets, in each direction
   has_sinks: u32,
+  ring: u32,  // rows of the cache: position p is in row p modulo that
 }
 
 @group(0) @binding(0) var<uniform> dims: Dims;
@@ -106,7 +107,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let n = min(CHUNK, end - chunk);
     var own_maximum = highest;
     for (var i = local; i < n; i += WORKGROUP) {
-      let value = score((chunk + i) * dims.k_units + k_head) + bias(chunk + i, token, head);
+      let value = score((chunk + i) % dims.ring * dims.k_units + k_head) + bias(chunk + i, token, head);
       scores[i] = value;
       own_maximum = max(own_maximum, value);
     }
@@ -129,8 +130,15 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     for (var i = 0u; i < WORKGROUP; i++) { total += totals[i]; }
     for (var i = local; i < dims.v_head_units; i += WORKGROUP) {
       var sum = kept * sums[i];
-      var at = chunk * dims.v_units + v_head + i;
-      for (var j = 0u; j < n; j++) {
+      let first = chunk % dims.ring;
+      let until_end = min(n, dims.ring - first);
+      var at = first * dims.v_units + v_head + i;
+      for (var j = 0u; j < until_end; j++) {
+        sum += scores[j] * unpack_unit(v_cache[at]);
+        at += dims.v_units;
+      }
+      at = v_head + i;
+      for (var j = until_end; j < n; j++) {
         sum += scores[j] * unpack_unit(v_cache[at]);
         at += dims.v_units;
       }

@@ -5,6 +5,7 @@ struct Dims {
   v_units: u32,
   k_stride: u32,  // in units
   v_stride: u32,
+  ring: u32,  // rows of the cache: position p goes to row p modulo that
 }
 
 @group(0) @binding(0) var<uniform> dims: Dims;
@@ -19,12 +20,12 @@ struct Dims {
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let token = workgroup.y;
   if (token >= batch[N_TOKENS]) { return; }
-  let position = batch[FIRST_POSITION] + token;
+  let row = (batch[FIRST_POSITION] + token) % dims.ring;
   let i = column_of(workgroup) * WORKGROUP + local;
   if (i < dims.k_units) {
-    k_cache[position * dims.k_units + i] = pack_unit(k[token * dims.k_stride + i]);
+    k_cache[row * dims.k_units + i] = pack_unit(k[token * dims.k_stride + i]);
   } else if (i < dims.k_units + dims.v_units) {
     let j = i - dims.k_units;
-    v_cache[position * dims.v_units + j] = pack_unit(v[token * dims.v_stride + j]);
+    v_cache[row * dims.v_units + j] = pack_unit(v[token * dims.v_stride + j]);
   }
 }

@@ -68,7 +68,7 @@ async def open_session(device: Any, graph: Graph, tensors: Tensors, **options: A
 def reference_of(graph: Graph, tensors: Tensors, **options: Any) -> ReferenceSession:
     names = [*graph.weights(), *(t.factors_tensor for t in graph.rope_tables.values() if t.factors_tensor)]
     return ReferenceSession(graph, {name: tensors.values(name) for name in names},
-                            **({"n_ctx": 64, "kv_dtype": F32} | options))
+                            **({"n_ctx": 64, "kv_type": "f32"} | options))
 
 
 def run(device: Any, graph: Graph, tensors: Tensors, batches: Sequence[tuple[Sequence[int], int]], **options: Any):

@@ -297,11 +297,11 @@ def test_the_cache_comes_out_and_goes_back_as_the_reference_keeps_it(device, cou
 
     async def scenario():
         session = await open_session(device, graph, tensors, n_ctx=16, n_ubatch=8, kv_type=kv_type)
-        reference = reference_of(graph, tensors, kv_dtype=dtype)
+        reference = reference_of(graph, tensors, kv_type=kv_type)
         await session.evaluate(tokens, 0, [])
         await reference.evaluate(tokens, 0, [])
         data = await session.read_kv(5)
-        assert len(data) == 5 * session.kv_row_nbytes == 5 * reference.kv_row_nbytes
+        assert len(data) == session.cache.saved_nbytes(5) == reference.cache.saved_nbytes(5)
         assert_close(np.frombuffer(data, dtype).astype(np.float32),
                      np.frombuffer(await reference.read_kv(5), dtype).astype(np.float32), 2e-2)
         expected = np.array(await session.evaluate([5], 5, [0]))

@@ -32,12 +32,18 @@ def test_context_and_batch_sizes(options, config, n_ctx, n_ubatch):
     ({}, {"nGpuLayers": 3}, 3, []),
     ({"nGpuLayers": "x"}, {"nGpuLayers": 3}, 3, []),
     ({"nGpuLayers": 0}, {"nGpuLayers": 3}, 0, []),
-    ({"cacheTypeK": 8}, {}, None, ["kv_cache_quantisation_unavailable:using_f16"]),
+    ({"cacheTypeK": 8}, {}, None, ["flash_attention:auto_enabled_for_kv_cache"]),
+    ({"cacheTypeK": 8, "flashAttention": 1}, {}, None, []),
     ({"cacheTypeK": 3, "flashAttention": 0}, {}, None, []),
 ])
 def test_layers_and_cache_types(options, config, layers, notes):
     request = load_request(options, config, 4096)
     assert (request.gpu_layers, request.notes) == (layers, notes)
+
+
+@pytest.mark.parametrize("k, v, kv_type", [(1, 1, "f16"), (8, 8, "q8_0"), (8, 2, "q8_0/q4_0"), (None, 2, "f16/q4_0"), (7, "8", "f16")])
+def test_cache_types(k, v, kv_type):
+    assert load_request({"cacheTypeK": k, "cacheTypeV": v}, {}, 4096).options.kv_type == kv_type
 
 
 def test_javascript_numbers():

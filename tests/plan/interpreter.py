@@ -14,7 +14,7 @@ class PlanInterpreter(ReferenceSession):
     """Replays steps instead of nodes; reads tokens, outputs and rope tables from the packed parameter block."""
 
     def __init__(self, graph, plan: Plan, weights, n_ctx: int) -> None:
-        super().__init__(graph, weights, n_ctx=n_ctx, kv_dtype=F32)
+        super().__init__(graph, weights, n_ctx=n_ctx, kv_type="f32")
         self.plan = plan
         factors = {t.factors_tensor: weights[t.factors_tensor] for t in plan.rope_tables.values() if t.factors_tensor}
         self.layout = BatchLayout(plan, factors)
@@ -50,9 +50,8 @@ class PlanInterpreter(ReferenceSession):
         return self._weights[weight.name].reshape(weight.shape)
 
     def _store(self, batch, layer, k, v) -> None:
-        end = batch.start + len(batch.tokens)
-        self.k[layer][batch.start:end] = k
-        self.v[layer][batch.start:end] = v
+        self.k[layer].store(batch.start, k)
+        self.v[layer].store(batch.start, v)
 
     def _matmul(self, step, batch, x):
         product = product_of(step)
@@ -68,7 +67,7 @@ class PlanInterpreter(ReferenceSession):
         return OPERATIONS["rms_norm"](self, batch, [x], [weight], {"eps": eps, "group": group})
 
     def _write_heads(self, step, batch, x, norms):
-        attrs, ends = step.attrs, np.cumsum([step.width, self.k[step.attrs["layer"]].shape[1]])
+        attrs, ends = step.attrs, np.cumsum([step.width, self.k[step.attrs["layer"]].part.width])
         heads = dict(zip("qkv", np.split(x, ends, axis=1), strict=True))
         norms = list(norms)
         for name in "qk":

@@ -15,7 +15,7 @@ from tests.plan.interpreter import PlanInterpreter
 def test_replaying_the_plan_equals_the_graph(name):
     graph, weights = load(name)
     plan = lower(graph)
-    reference, replayed = ReferenceSession(graph, weights, n_ctx=64, kv_dtype=np.float32), PlanInterpreter(
+    reference, replayed = ReferenceSession(graph, weights, n_ctx=64, kv_type="f32"), PlanInterpreter(
         graph, plan, weights, 64)
     tokens = [3, 140, 59, 265, 35, 8, 97, 93]
     for batch, start, outputs in [(tokens[:5], 0, [1, 4]), (tokens[5:], 5, [2])]:

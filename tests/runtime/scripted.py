@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 
+from bridge.graph.cache import CacheLayout, CacheReach
+from bridge.graph.graph import KvLayer
 from bridge.graph.states import StateCopies
 
 
@@ -16,11 +18,13 @@ class ScriptedSession:
     def __init__(self, n_vocab=16, n_ctx=32, n_ubatch=4, max_outputs=2):
         self.n_vocab, self.n_ctx, self.n_ubatch, self.max_outputs = n_vocab, n_ctx, n_ubatch, max_outputs
         self.notes = ["scripted_session"]
-        self.cache = [0] * n_ctx
+        self.content = [0] * n_ctx
         self.calls = []
         self.closed = 0
         self.fail = None
         self.states = StateCopies(is_recurrent=False)
+        self.cache = CacheLayout([KvLayer(1, 0, 0)], n_ctx, n_ubatch, "f32", "f32")
+        self.reach = CacheReach(self.cache.margin)
 
     async def evaluate(self, tokens, start, outputs):
         assert len(tokens) <= self.n_ubatch and len(outputs) <= self.max_outputs
@@ -28,22 +32,21 @@ class ScriptedSession:
         self.calls.append((list(tokens), start, list(outputs)))
         if self.fail:
             raise self.fail
-        self.cache[start:start + len(tokens)] = tokens
+        self.content[start:start + len(tokens)] = tokens
         logits = array("f")
         for i in outputs:
             row = [0.0] * self.n_vocab
-            row[sum(self.cache[:start + i + 1]) % self.n_vocab] = 1.0
+            row[sum(self.content[:start + i + 1]) % self.n_vocab] = 1.0
             logits.extend(row)
         return logits if outputs else None
 
-    kv_row_nbytes = 4
     state_nbytes = 0
 
     async def read_kv(self, n_tokens):
-        return array("i", self.cache[:n_tokens]).tobytes()
+        return array("i", self.content[:n_tokens]).tobytes()
 
-    async def write_kv(self, data, n_tokens):
-        self.cache[:n_tokens] = array("i", bytes(data))
+    async def write_kv(self, data, n_tokens, earliest=0):
+        self.content[:n_tokens] = array("i", bytes(data))
 
     async def close(self):
         self.closed += 1

@@ -219,7 +219,7 @@ def test_a_saved_context_without_its_recurrent_state_is_refused():
             return (await read(n_tokens))[:-4]
 
         model._session.read_kv = cut
-        with pytest.raises(FormatError, match=f"the model takes 0 for each and {model.state_nbytes} besides"):
+        with pytest.raises(FormatError, match=f"the model needs {model.state_nbytes}"):
             await load_state(model, await save_state(model))
 
     asyncio.run(scenario())

@@ -123,11 +123,11 @@ def test_what_does_not_fit_the_loaded_model_leaves_its_context_alone():
     async def scenario():
         model, session = scripted(n_ctx=8)
         await generate(model, [7, 7, 7], 1)
-        before = list(session.cache)
+        before = list(session.content)
         for state, capacity, error, words in cases:
             with pytest.raises(error, match=words):
                 await load_state(model, state, capacity)
-            assert (session.cache, list(model.tokens)) == (before, [7, 7, 7])
+            assert (session.content, list(model.tokens)) == (before, [7, 7, 7])
         await generate(model, [7, 7, 7, 2], 1)
         assert model.last_usage.cached_prompt_tokens == 3
 

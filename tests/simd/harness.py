@@ -62,7 +62,7 @@ async def open_session(host: Any, graph: Graph, tensors: Tensors, **options: Any
 
 def reference_of(graph: Graph, tensors: Tensors, n_ctx: int = 64) -> ReferenceSession:
     names = [*graph.weights(), *(t.factors_tensor for t in graph.rope_tables.values() if t.factors_tensor)]
-    return ReferenceSession(graph, {name: tensors.values(name) for name in names}, n_ctx=n_ctx, kv_dtype=F32)
+    return ReferenceSession(graph, {name: tensors.values(name) for name in names}, n_ctx=n_ctx, kv_type="f32")
 
 
 def run(host: Any, graph: Graph, tensors: Tensors, batches: Sequence[tuple[Sequence[int], int]],

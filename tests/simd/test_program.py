@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import OUTPUTS, TOKENS
 from bridge.models import build_graph
 from bridge.gguf import open_gguf
@@ -96,7 +97,8 @@ def test_a_layer_needs_few_barriers():
 def ops_of_model(name):
     file = open_gguf(str(model_path(golden(name))))
     plan = lower(build_graph(file.metadata, file.tensors, 64))
-    return ops_of(OpBuilder(plan, kv_type="f16", exact=False, has_relaxed=True, dot_mode=0), plan.steps_for("logits"))
+    cache = CacheLayout(plan.kv_layers, 64, 64, "f16", "f16")
+    return ops_of(OpBuilder(plan, cache=cache, exact=False, has_relaxed=True, dot_mode=0), plan.steps_for("logits"))
 
 
 def test_a_record_holds_regions_numbers_and_nothing():

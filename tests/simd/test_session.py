@@ -131,7 +131,7 @@ def test_the_cache_can_be_read_and_put_back(hosts):
         session = await open_session(hosts("relaxed"), graph, op.tensors, kv_type="f16")
         await session.evaluate([1, 2, 3], 0, [2])
         saved = await session.read_kv(3)
-        assert len(saved) == 3 * session.kv_row_nbytes == 3 * 2 * 2 * 16
+        assert len(saved) == session.cache.saved_nbytes(3) == 3 * 2 * 2 * 16
         expected = np.array(await session.evaluate([4], 3, [0]))
         await session.evaluate([7, 7, 7], 0, [])
         await session.write_kv(saved, 3)

@@ -23,7 +23,8 @@ def rope(b: CallBuilder, step: Step) -> Iterator[Call]:
 def kv_write(b: CallBuilder, step: Step) -> Iterator[Call]:
     layer, unit = step.attrs["layer"], b.kv_unit
     k_width, v_width = b.plan.kv_layers[layer].k_width, b.plan.kv_layers[layer].v_width
-    dims = pack(k_width // unit, v_width // unit, 4 * quads(k_width) // unit, 4 * quads(v_width) // unit)
+    dims = pack(k_width // unit, v_width // unit, 4 * quads(k_width) // unit, 4 * quads(v_width) // unit,
+                b.cache.rows(layer))
     operands = (*(Operand("slot", slot) for slot in step.inputs), Operand("k", layer), Operand("v", layer))
     yield from b.by_columns(step, "kv_write.wgsl", dims, operands, (k_width + v_width) // unit, "rrww",
                             **b.kv_values)
@@ -35,7 +36,7 @@ def attention(b: CallBuilder, step: Step) -> Iterator[Call]:
     check_heads(step)
     dims = pack(n_head, n_head // attrs["n_head_kv"], head_dim // unit, head_dim_v // unit, kv.k_width // unit,
                 kv.v_width // unit, 4 * quads(n_head * head_dim) // unit, 4 * quads(step.width) // unit, attrs["window"],
-                float(attrs["scale"]), float(attrs["softcap"]), 0, 0, 0, len(step.weights))
+                float(attrs["scale"]), float(attrs["softcap"]), 0, 0, 0, len(step.weights), b.cache.rows(attrs["layer"]))
     pipeline = b.pipeline("attention.wgsl", "rrrwr", WORKGROUP=b.tuning.attention_workgroup, CHUNK=b.tuning.attention_chunk,
                           MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, TEXTS_ONLY=False, SLOPES=False, BUCKETS=False, **b.kv_values)
     q = Operand("slot", step.inputs[0])  # also stands in for sinks that are not there

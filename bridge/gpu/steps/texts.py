@@ -8,6 +8,9 @@ from bridge.gpu.calls import MAX_HEAD_DIM, WORD_OF_ROWS, Call, CallBuilder, Choi
 from bridge.plan.plan import Step
 
 
+NO_RING = (1 << 32) - 1
+
+
 def text_attention(b: CallBuilder, step: Step) -> Iterator[Call]:
     attrs = step.attrs
     check_heads(step)
@@ -17,7 +20,7 @@ def text_attention(b: CallBuilder, step: Step) -> Iterator[Call]:
         n_head_kv * head_dim, n_head_kv * head_dim_v, n_head * head_dim, step.width))
     dims = pack(n_head, n_head // n_head_kv, head_dim // unit, head_dim_v // unit, k_units, v_units, q_units, y_units, 0,
                 float(attrs["scale"]), float(attrs["softcap"]), attrs["before"], attrs["after"], len(attrs["buckets"]) // 2,
-                0)
+                0, NO_RING)
     bias: tuple[Operand, ...] = ()
     if attrs["slopes"]:
         bias = (Operand("constant", attrs["slopes"]),)

@@ -25,19 +25,19 @@ def _rope(state, batch, inputs, weights, attrs):
 def _attention(state, batch, inputs, weights, attrs):
     q, n = inputs[0], len(inputs[0])
     k_cache, v_cache = state.k[attrs["layer"]], state.v[attrs["layer"]]
-    end = batch.start + n
+    first, end = max(0, batch.start + 1 - attrs["window"]) if attrs["window"] else 0, batch.start + n
     if len(inputs) == 3:
-        k_cache[batch.start:end] = inputs[1]
-        v_cache[batch.start:end] = inputs[2]
+        k_cache.store(batch.start, inputs[1])
+        v_cache.store(batch.start, inputs[2])
     group = attrs["n_head"] // attrs["n_head_kv"]
     queries = q.reshape(n, attrs["n_head_kv"], group, attrs["head_dim"])
-    keys = k_cache[:end].astype(F32).reshape(end, attrs["n_head_kv"], attrs["head_dim"])
-    values = v_cache[:end].astype(F32).reshape(end, attrs["n_head_kv"], attrs["head_dim_v"])
+    keys = k_cache.load(first, end).reshape(end - first, attrs["n_head_kv"], attrs["head_dim"])
+    values = v_cache.load(first, end).reshape(end - first, attrs["n_head_kv"], attrs["head_dim_v"])
     scores = np.einsum("tkgd,skd->kgts", queries, keys, optimize=True) * F32(attrs["scale"])
     if attrs["softcap"]:
         scores = F32(attrs["softcap"]) * np.tanh(scores / F32(attrs["softcap"]))
     at = np.arange(batch.start, end)[:, None]
-    seen = np.arange(end)[None]
+    seen = np.arange(first, end)[None]
     hidden = seen > at
     if attrs["window"]:
         hidden |= seen <= at - attrs["window"]

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from bridge.graph.cache import CacheLayout, CacheReach, cache_types
 from bridge.graph.graph import EMBEDDINGS, LOGITS, OUTPUTS, Graph, Node
 from bridge.graph.reference import attention, dense, experts, recurrent, texts
+from bridge.graph.reference.cache import ReferenceCache
 from bridge.graph.rope import rope_rows
 from bridge.graph.states import COPIES, StateCopies
 
@@ -25,7 +27,7 @@ OPERATIONS = {**dense.OPERATIONS, **attention.OPERATIONS, **experts.OPERATIONS, 
 class ReferenceSession:
     """A session (see bridge.runtime.backend) over numpy arrays.
 
-    ``weights`` maps tensor names to float32 arrays of the graph's shapes; ``kv_dtype`` is float16 or float32.
+    ``weights`` maps tensor names to float32 arrays of the graph's shapes; ``kv_type`` as in bridge.graph.cache.
     """
 
     N_UBATCH = 512
@@ -33,12 +35,14 @@ class ReferenceSession:
     adapter: Mapping[str, str] = {}
 
     def __init__(self, graph: Graph, weights: Mapping[str, np.ndarray], *, n_ctx: int, n_ubatch: int = N_UBATCH,
-                 kv_dtype: Any = np.float16) -> None:
+                 kv_type: str = "f16") -> None:
         self.graph, self.n_ctx, self.n_ubatch, self.max_outputs = graph, n_ctx, n_ubatch, n_ubatch
         self.notes: list[str] = []
         self._weights = weights
-        self.k = [np.zeros((n_ctx, layer.k_width), kv_dtype) for layer in graph.kv_layers]
-        self.v = [np.zeros((n_ctx, layer.v_width), kv_dtype) for layer in graph.kv_layers]
+        self.cache = CacheLayout(graph.kv_layers, n_ctx, n_ubatch, *cache_types(kv_type))
+        self.reach = CacheReach(self.cache.margin)
+        self._caches = [ReferenceCache(part) for part in self.cache.parts]
+        self.k, self.v = self._caches[::2], self._caches[1::2]
         self.states = StateCopies(bool(graph.states))
         self.states_of = [np.zeros((COPIES, width), F32) for width in graph.states]
         self._angles = {
@@ -61,6 +65,7 @@ class ReferenceSession:
         for key, angles in self._angles.items():
             rows = [np.frombuffer(rope_rows(*angles, start, n), F32) for n in texts or (len(tokens),)]
             tables[key] = np.concatenate(rows).reshape(len(tokens), -1, 2)
+        self.reach.begin(start)
         copies = self.states.begin(start)
         batch = Batch(tokens, start, outputs, tables, texts, copies)
         values: dict[Node, np.ndarray] = {}
@@ -71,11 +76,8 @@ class ReferenceSession:
             weights = [self._weights[w.name].reshape(w.shape) for w in node.weights]
             values[node] = OPERATIONS[node.op](self, batch, inputs, weights, node.attrs)
         self.states.end(copies[1], start + len(tokens))
+        self.reach.end(start + len(tokens))
         return values
-
-    @property
-    def kv_row_nbytes(self) -> int:
-        return sum(cache[0].nbytes for cache in self._caches())
 
     @property
     def state_nbytes(self) -> int:
@@ -85,26 +87,24 @@ class ReferenceSession:
         if not n_tokens:
             return b""
         copy = self.states.holding(n_tokens) if self.states.is_recurrent else 0
-        states = [copies[copy] for copies in self.states_of]
-        rows = [cache[:n_tokens] for cache in self._caches()]
-        return b"".join(part.tobytes() for part in (*rows, *states))
+        rows = [cache.bytes[first:first + count] for cache in self._caches for first, count in cache.part.saved(n_tokens)]
+        return b"".join(part.tobytes() for part in (*rows, *(copies[copy] for copies in self.states_of)))
 
-    async def write_kv(self, data: bytes, n_tokens: int) -> None:
+    async def write_kv(self, data: bytes, n_tokens: int, earliest: int = 0) -> None:
         start = 0
-        for cache in self._caches():
-            rows = np.frombuffer(data, cache.dtype, n_tokens * cache.shape[1], start)
-            cache[:n_tokens] = rows.reshape(n_tokens, -1)
-            start += rows.nbytes
+        for cache in self._caches:
+            for first, count in cache.part.saved(n_tokens):
+                rows = np.frombuffer(data, np.uint8, count * cache.part.row_nbytes, start)
+                cache.bytes[first:first + count] = rows.reshape(count, -1)
+                start += rows.nbytes
         for copies in self.states_of if n_tokens else ():
             copies[0] = np.frombuffer(data, F32, copies.shape[1], start)
             start += copies[0].nbytes
         self.states.restore(n_tokens)
-
-    def _caches(self) -> list[np.ndarray]:
-        return [cache for layer in zip(self.k, self.v) for cache in layer]
+        self.reach.restore(n_tokens, earliest)
 
     async def close(self) -> None:
-        self._weights, self.k, self.v, self.states_of = {}, [], [], []
+        self._weights, self._caches, self.k, self.v, self.states_of = {}, [], [], [], []
 
 
 class Batch:

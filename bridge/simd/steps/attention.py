@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bridge.errors import UnsupportedError
+from bridge.graph.cache import CACHE_TYPES
 from bridge.plan.plan import Step
 from bridge.simd.ops import Access, Op, OpBuilder, Region, stride
 
@@ -26,17 +27,25 @@ def kv_write(b: OpBuilder, step: Step) -> Iterator[Op]:
     widths = b.plan.kv_layers[layer]
     k, v = (Region("slot", slot) for slot in step.inputs)
     caches = Region("k", layer), Region("v", layer)
-    args = (k, stride(widths.k_width), v, stride(widths.v_width), *caches, widths.k_width, widths.v_width, b.f16)
+    args = (k, stride(widths.k_width), v, stride(widths.v_width), *caches, widths.k_width, widths.v_width,
+            *_cache_args(b, layer))
     reads = Access(k, stride(widths.k_width)), Access(v, stride(widths.v_width))
     yield Op("kv_write", step.rows, args, reads, tuple(map(Access, caches)), step.name)
+
+
+def _cache_args(b: OpBuilder, layer: int) -> tuple[int, int, int]:
+    """The numbers of the types of K and V (kernels/simd/cache.h), and the rows of the layer's ring."""
+    k, v = b.cache.parts[2 * layer:2 * layer + 2]
+    return CACHE_TYPES.index(k.type), CACHE_TYPES.index(v.type), k.rows
 
 
 def attention(b: OpBuilder, step: Step) -> Iterator[Op]:
     attrs, q, out = step.attrs, Region("slot", step.inputs[0]), Region("slot", step.output)
     caches = Region("k", attrs["layer"]), Region("v", attrs["layer"])
     args = (q, stride(attrs["n_head"] * attrs["head_dim"]), out, stride(step.width), *caches, attrs["n_head"],
-            attrs["n_head_kv"], attrs["head_dim"], attrs["head_dim_v"], attrs["window"], b.f16,
-            float(attrs["scale"]), float(attrs["softcap"]), Region("vector", step.weights[0].name) if step.weights else None)
+            attrs["n_head_kv"], attrs["head_dim"], attrs["head_dim_v"], attrs["window"],
+            *_cache_args(b, attrs["layer"]), float(attrs["scale"]), float(attrs["softcap"]),
+            Region("vector", step.weights[0].name) if step.weights else None)
     yield Op("attention", step.rows, args, tuple(map(Access, (q, *caches))), (Access(out),), step.name)
 
 
