@@ -30,12 +30,26 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
         help="of the simd backend; fast rounds activations to bytes, as llama.cpp does (default: exact with --kv f32)",
     )
     parser.add_argument(
-        "--kv", default="f16", metavar="TYPE",
-        help="type of the kv cache: f16, f32, q8_0 or q4_0, or two of them for K and V, as q8_0/f16 (default: %(default)s)"
+        "--kv",
+        type=cache_type,
+        default="f16",
+        metavar="TYPE",
+        help="of the kv cache: f16, f32, q8_0 or q4_0, or two of them for K and V, as q8_0/f16 (default: %(default)s)",
     )
     parser.add_argument(
         "--ctx", type=positive, metavar="N", help="context size in tokens (default: as trained, at most 4096)"
     )
+
+
+def cache_type(text: str) -> str:
+    from bridge.errors import InputError
+    from bridge.graph.cache import cache_types
+
+    try:
+        cache_types(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def add_prompt(parser: argparse.ArgumentParser) -> None:

@@ -24,6 +24,7 @@ from bridge.tokenizer import Tokenizer
 BACKENDS = ("auto", "webgpu", "simd", "reference")
 DEFAULT_N_CTX = 4096
 DEFAULT_N_UBATCH = 64
+REFERENCE_N_UBATCH = 512
 SOFTWARE_N_UBATCH = 16
 """On a software adapter: a batch is one submission, which a cancellation has to wait for; larger ones are no faster there."""
 MAX_OUTPUTS = 8
@@ -180,7 +181,8 @@ def _with_possible_cache(options: LoadOptions, graph: Graph, machine: Machine) -
 async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, machine: Machine,
                         progress: Progress, cancel: CancelToken) -> Session:
     software = machine.device is not None and machine.device.info.is_software
-    sizes = session_sizes(graph, options, SOFTWARE_N_UBATCH if software else DEFAULT_N_UBATCH)
+    default = SOFTWARE_N_UBATCH if software else DEFAULT_N_UBATCH if machine.device or machine.cpu else REFERENCE_N_UBATCH
+    sizes = session_sizes(graph, options, default)
     common = {**asdict(sizes), "kv_type": options.kv_type}
     if machine.device is not None:
         from bridge.gpu.session import GpuSession
@@ -236,8 +238,7 @@ async def _reference_session(file: AsyncGGUFFile, graph: Graph, source: Any, siz
         weights[name] = dequantize(data, info.type.name).reshape(info.shape)
         progress(min(info.offset + info.nbytes, source.size), source.size)
     progress(source.size, source.size)
-    n_ubatch = sizes.n_ubatch if graph.reads_whole_texts else ReferenceSession.N_UBATCH
-    return ReferenceSession(graph, weights, n_ctx=sizes.n_ctx, n_ubatch=n_ubatch, kv_type=kv_type)
+    return ReferenceSession(graph, weights, n_ctx=sizes.n_ctx, n_ubatch=sizes.n_ubatch, kv_type=kv_type)
 
 
 def _check_integer(name: str, value: Any, high: int) -> None:

@@ -11,6 +11,12 @@ QUANTISED = [name for name in FORMATS if quant_type(name).block_size > 1]
 RNG = np.random.default_rng(3)
 
 
+@pytest.fixture(autouse=True)
+def same_numbers_whatever_ran_before():
+    RNG.bit_generator.state = np.random.default_rng(3).bit_generator.state
+
+
+
 def n_in_of(type_name):
     """Two super-blocks, or an odd number of small blocks so that rows begin anywhere in a word, or an odd number of pairs."""
     block = quant_type(type_name).block_size

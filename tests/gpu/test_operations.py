@@ -3,13 +3,19 @@
 import numpy as np
 import pytest
 
-from bridge.errors import UnsupportedError
-from bridge.graph import RopeTable
+from bridge.errors import InputError, UnsupportedError
+from bridge.graph import RopeTable, cache
 from bridge.graph.graph import ACTIVATIONS
 from tests.graph import attention_operations, elementwise, expert_operations
 from tests.gpu.harness import OneOperation, assert_close, run
 
 RNG = np.random.default_rng(7)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_whatever_ran_before():
+    RNG.bit_generator.state = np.random.default_rng(7).bit_generator.state
+
 
 
 def rows(n, width):
@@ -97,6 +103,19 @@ def test_attention_over_several_batches(device, tuning, attrs, kv_type, toleranc
     batches = [([1, 2, 3, 4, 5, 6, 7], 0), ([8, 9], 7), ([10], 9), ([11, 12, 13, 14, 15], 10)]
     got, expected = run(device, graph, op.tensors, batches, tuning=tuning, kv_type=kv_type)
     assert_close(got, expected, tolerance)
+
+
+def test_a_window_keeps_a_ring_of_rows(device, tuning, monkeypatch):
+    """Against a reference that keeps every position; 32 rows are enough for 5 + max(8, 8) positions."""
+    monkeypatch.setattr(cache, "REWIND", 8)
+    op = OneOperation(rows(40, 12))
+    graph = attention_graph(op, 4, 2, 8, 6, window=5)
+    tokens = [t % 40 for t in range(80)]
+    batches = [(tokens[at:at + 8], at) for at in range(0, 72, 8)] + [([7, 8, 9], 67), ([1], 70)]
+    for end in (5, 9, 10, 11):
+        assert_close(*run(device, graph, op.tensors, batches[:end], n_ctx=128, tuning=tuning))
+    with pytest.raises(InputError, match="cannot start at position 50: .* it can start at 0 or from 65 on"):
+        run(device, graph, op.tensors, [*batches[:9], ([1], 50)], n_ctx=128, tuning=tuning)
 
 
 @pytest.mark.parametrize("n_head, n_head_kv, head_dim, head_dim_v", [(1, 1, 2, 2), (4, 4, 24, 24), (2, 1, 80, 80),

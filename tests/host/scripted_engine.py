@@ -36,6 +36,7 @@ class ScriptedModel:
         self.backend_name, self.adapter, self.nbytes = backend_name, {"vendor": "acme", "architecture": "v1"}, 100
         self.compute = {}
         self.has_logits, self.embeddings, self.architecture = True, None, "llama"
+        self.kv_type = "f16"
         self.notes = ["scripted"]
         self.last_usage = Usage()
         self.prompts, self.options = [], []

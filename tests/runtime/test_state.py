@@ -98,15 +98,15 @@ def test_every_cut_and_every_altered_byte_is_refused():
         parse_state(data + b"\0")
     with pytest.raises(FormatError, match="not a saved state"):
         parse_state(b"<!doctype html>")
-    with pytest.raises(FormatError, match="version 2; this build reads version 1"):
-        parse_state(altered(data, 8, 2))
+    with pytest.raises(FormatError, match="version 1; this build reads version 2"):
+        parse_state(altered(data, 8, 1))
 
 
 def test_what_does_not_fit_the_loaded_model_leaves_its_context_alone():
     data = saved_after([2, 3, 4])
     long = saved_after([2] * 20)
     no_row = resealed(data[:-CHECKSUM_NBYTES - 4] + data[-CHECKSUM_NBYTES:])
-    no_row = HEADER.pack(*HEADER.unpack_from(no_row)[:6], HEADER.unpack_from(no_row)[6] - 4) + no_row[HEADER.size:]
+    no_row = HEADER.pack(*HEADER.unpack_from(no_row)[:7], HEADER.unpack_from(no_row)[7] - 4) + no_row[HEADER.size:]
     foreign = bytearray(data)
     foreign[HEADER.size] = 99
     cases = [
@@ -115,7 +115,7 @@ def test_what_does_not_fit_the_loaded_model_leaves_its_context_alone():
         (data, 2, ContextOverflow, "records 3 tokens, which exceeds the token capacity of 2"),
         (data, 9, InputError, "the token capacity is 9; it must be from 1 to the context size of 8"),
         (data, 0, InputError, "the token capacity is 0"),
-        (resealed(no_row), None, FormatError, "cache bytes for 6 positions; the model takes 4 for each"),
+        (resealed(no_row), None, FormatError, "cache bytes for 6 positions; the model needs 24"),
         (resealed(bytes(foreign)), None, FormatError, "outside the model's vocabulary of 16 tokens"),
         (resealed(data[:12] + b"f32\0\0\0\0\0" + data[20:]), None, InputError, "cache of type f32, the loaded model one of type f16"),
     ]

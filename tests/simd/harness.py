@@ -60,9 +60,9 @@ async def open_session(host: Any, graph: Graph, tensors: Tensors, **options: Any
     return session
 
 
-def reference_of(graph: Graph, tensors: Tensors, n_ctx: int = 64) -> ReferenceSession:
+def reference_of(graph: Graph, tensors: Tensors, n_ctx: int = 64, kv_type: str = "f32") -> ReferenceSession:
     names = [*graph.weights(), *(t.factors_tensor for t in graph.rope_tables.values() if t.factors_tensor)]
-    return ReferenceSession(graph, {name: tensors.values(name) for name in names}, n_ctx=n_ctx, kv_type="f32")
+    return ReferenceSession(graph, {name: tensors.values(name) for name in names}, n_ctx=n_ctx, kv_type=kv_type)
 
 
 def run(host: Any, graph: Graph, tensors: Tensors, batches: Sequence[tuple[Sequence[int], int]],

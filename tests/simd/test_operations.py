@@ -5,15 +5,21 @@ import asyncio
 import numpy as np
 import pytest
 
-from bridge.errors import UnsupportedError
-from bridge.graph import RopeTable
+from bridge.errors import InputError, UnsupportedError
+from bridge.graph import RopeTable, cache
 from bridge.graph.graph import ACTIVATIONS
 from bridge.simd.formats import FORMATS, LAYOUTS
 from bridge.simd.host import first_free_byte
 from tests.graph import attention_operations, elementwise, expert_operations
-from tests.simd.harness import OneOperation, Tensors, assert_close, open_session, run
+from tests.simd.harness import OneOperation, Tensors, assert_close, open_session, reference_of, run
 
 RNG = np.random.default_rng(7)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_whatever_ran_before():
+    RNG.bit_generator.state = np.random.default_rng(7).bit_generator.state
+
 QUANTISED = [name for name, format in FORMATS.items() if not format.layout.is_float]
 
 
@@ -160,6 +166,40 @@ def test_attention_may_write_positions_again(host):
     op = OneOperation(rows(10, 12))
     graph = attention(op, 2, 1, 8, 8)
     assert_close(*run(host, graph, op.tensors, [([0, 1, 2, 3], 0), ([9, 8], 1), ([5], 3)]), 2e-5)
+
+
+def test_a_window_keeps_a_ring_of_rows(host, monkeypatch):
+    """Against a reference that keeps every position; 32 rows are enough for 5 + max(16, 8) positions."""
+    monkeypatch.setattr(cache, "REWIND", 8)
+    op = OneOperation(rows(40, 12))
+    graph = attention(op, 4, 2, 8, 6, window=5)
+    tokens = [t % 40 for t in range(120)]
+    batches = [(tokens[at:at + 16], at) for at in range(0, 96, 16)] + [([7, 8, 9], 90), ([1], 93), (tokens[:10], 94)]
+    for end in range(2, len(batches) + 1):
+        assert_close(*run(host, graph, op.tensors, batches[:end], n_ctx=128), 2e-5)
+    with pytest.raises(InputError, match="cannot start at position 70: .* it can start at 0 or from 81 on"):
+        run(host, graph, op.tensors, [*batches[:6], ([1], 70)], n_ctx=128)
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0", "q4_0", "q8_0/f16", "f32/q4_0", "f16/q8_0"])
+def test_a_quantised_cache_is_the_references(host, kv_type):
+    op = OneOperation(np.concatenate([rows(18, 12), np.zeros((1, 12), np.float32)]))
+    graph = attention(op, 4, 2, 32, 64)
+    batches = [(list(range(9)), 0), ([9, 10, 18], 9), ([11], 12)]
+    reference = reference_of(graph, op.tensors, kv_type=kv_type)
+
+    async def both():
+        session = await open_session(host, graph, op.tensors, kv_type=kv_type)
+        for tokens, start in batches:
+            got = np.array(await session.evaluate(tokens, start, range(len(tokens))))
+            expected = await reference.evaluate(tokens, start, range(len(tokens)))
+            assert_close(got.reshape(len(tokens), -1), expected.reshape(len(tokens), -1), 2e-5)
+        return await session.read_kv(13), await reference.read_kv(13)
+
+    got, expected = (np.frombuffer(data, np.uint8) for data in asyncio.run(both()))
+    assert len(got) == len(expected)
+    # Where a product ends on the border between two codes, its last bit decides; scales of halves differ no more.
+    assert np.mean(got != expected) < 2e-3 or "f" in kv_type
 
 
 def test_a_half_precision_cache_rounds_keys_and_values_to_nearest_even(host):
