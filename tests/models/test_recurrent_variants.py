@@ -23,7 +23,7 @@ def opened(name):
 
 def logits(metadata, arrays):
     tensors = {name: SimpleNamespace(shape=array.shape, type=quant_type("F32")) for name, array in arrays.items()}
-    session = ReferenceSession(build_graph(metadata, tensors, 64), arrays, n_ctx=64, kv_dtype=np.float32)
+    session = ReferenceSession(build_graph(metadata, tensors, 64), arrays, n_ctx=64, kv_type="f32")
     return asyncio.run(session.evaluate(TOKENS, 0, range(len(TOKENS)))).reshape(len(TOKENS), -1)
 
 

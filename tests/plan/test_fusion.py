@@ -27,7 +27,7 @@ def test_a_fused_plan_computes_what_the_graph_does(name, rules):
 
 
 def replay_equals_graph(graph, weights, rules, tokens=(3, 140, 59, 265, 35, 8, 97, 93)):
-    reference = ReferenceSession(graph, weights, n_ctx=64, kv_dtype=np.float32)
+    reference = ReferenceSession(graph, weights, n_ctx=64, kv_type="f32")
     replayed = PlanInterpreter(graph, lower(graph, rules), weights, 64)
     for batch, start, outputs in [(tokens[:5], 0, [1, 4]), (tokens[5:], 5, [2])]:
         for result, evaluate in (("logits", reference.evaluate), ("embeddings", reference.embed)):

@@ -17,7 +17,7 @@ class ScriptedSession:
     """The vector of an output is (position, tokens of its text in this batch, their sum, or for a mean the mean)."""
 
     name, adapter, notes = "scripted", {}, []
-    kv_row_nbytes = state_nbytes = 0
+    state_nbytes = 0
 
     def __init__(self, pooled_row, n_ctx, n_ubatch, max_outputs):
         self.pooled_row, self.n_ctx, self.n_ubatch, self.max_outputs = pooled_row, n_ctx, n_ubatch, max_outputs
