@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "kernels" / "simd"
 OUT = ROOT / "build" / "simd"
 PAGE = 1 << 16
-STACK = 1 << 18  # of the first thread; the others get theirs from the memory plan (bridge/simd/layout.py)
+STACK = 1 << 18  # of the first thread; the others get theirs from the memory plan (bridge/simd/memory.py)
 
 
 @dataclass(frozen=True)
