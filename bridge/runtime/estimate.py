@@ -7,18 +7,22 @@ from typing import Any
 
 from bridge.gguf import open_gguf_async
 from bridge.graph.cache import CacheLayout, cache_types
-from bridge.graph.graph import TOKENS
+from bridge.graph.graph import OUTPUTS, TOKENS
 from bridge.graph.states import COPIES
 from bridge.models import build_graph
-from bridge.plan import lower
-from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions, session_sizes
+from bridge.plan import BatchLayout, Plan, lower
+from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions, SessionSizes, session_sizes
 
 FLOAT_NBYTES = 4
+THREADS = 4
+"""Threads of the CPU backend, each with some memory of its own, where the options name no number."""
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
     """Bytes, but for ``n_ctx`` and ``n_ctx_train`` (0: not told). Kernels and the runtime itself are not in it.
+
+    For the backend of the options, or WebGPU where that is chosen later.
 
     ``weights``: the tensors the model uses; ``cache``: keys and values of the whole context, and recurrent states;
     ``scratch``: activations of a batch.
@@ -48,13 +52,51 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
     plan = lower(graph)
     sizes = session_sizes(graph, options, DEFAULT_N_UBATCH)
     cache = CacheLayout(graph.kv_layers, sizes.n_ctx, sizes.n_ubatch, *cache_types(options.kv_type))
-    scratch = sum(slot.width * (sizes.n_ubatch if slot.rows == TOKENS else sizes.max_outputs) for slot in plan.slots)
+    if options.backend == "simd":
+        weights, scratch = _on_the_cpu(plan, cache, sizes, options.threads or THREADS)
+    else:
+        weights, scratch = _on_webgpu(plan, sizes)
     return MemoryEstimate(
         architecture=file.architecture,
         n_ctx=sizes.n_ctx,
         n_ctx_train=file.metadata.get(f"{file.architecture}.context_length", 0),
         file=source.size,
-        weights=sum(file.tensors[name].nbytes for name in graph.weights()),
+        weights=weights,
         cache=cache.nbytes + COPIES * FLOAT_NBYTES * sum(graph.states),
-        scratch=FLOAT_NBYTES * scratch,
+        scratch=scratch,
     )
+
+
+def _on_webgpu(plan: Plan, sizes: SessionSizes) -> tuple[int, int]:
+    """Bytes of weights and scratch: what bridge.gpu.session makes buffers for."""
+    from bridge.gpu.calls import quads
+    from bridge.gpu.device import Limits
+    from bridge.gpu.session import ROW_MULTIPLE
+    from bridge.gpu.weights import place_weights
+
+    placement, limits = place_weights(plan, Limits()), Limits()
+    weights = sum(part.nbytes for matrix in placement.matrices.values() for part in matrix.parts)
+    weights += sum(FLOAT_NBYTES * weight.shape[0] for weight in placement.vectors.values())
+    rows = {kind: -(-n // ROW_MULTIPLE) * ROW_MULTIPLE for kind, n in ((TOKENS, sizes.n_ubatch), (OUTPUTS, sizes.max_outputs))}
+    scratch = sum(rows[slot.rows] * quads(slot.width) * 16 for slot in plan.slots)
+    scratch += sum(FLOAT_NBYTES * result.width * sizes.max_outputs for result in plan.results.values())
+    scratch += BatchLayout(plan).nbytes(sizes.n_ubatch, sizes.max_outputs)
+    return weights, scratch + limits.min_uniform_buffer_offset_alignment * len(plan.steps)
+
+
+def _on_the_cpu(plan: Plan, cache: CacheLayout, sizes: SessionSizes, threads: int) -> tuple[int, int]:
+    """Bytes of weights and scratch in the memory that bridge.simd.session lays out."""
+    from bridge.simd.memory import plan_memory
+    from bridge.simd.ops import OpBuilder
+    from bridge.simd.steps import ops_of
+    from bridge.simd.weights import grids_of
+
+    ops, packed = {}, {}
+    for result in plan.results:
+        builder = OpBuilder(plan, cache=cache, exact=False, has_relaxed=True, dot_mode=0)
+        ops[result] = ops_of(builder, plan.steps_for(result))
+        packed |= builder.packed
+    grids = {name: len(data) for name, data in grids_of(builder.formats).items()}
+    memory = plan_memory(plan, ops, builder.formats, packed, grids, cache=cache, n_ubatch=sizes.n_ubatch,
+                         max_outputs=sizes.max_outputs, host_threads=threads, n_threads=threads)
+    return memory.weights_nbytes, memory.nbytes - memory.weights_nbytes - memory.cache_nbytes
