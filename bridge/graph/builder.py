@@ -26,6 +26,7 @@ class GraphBuilder:
         self._tensors = tensors
         self._causal, self._symmetric, self._keep_rows = causal, symmetric, keep_rows
         self._n_positions: int | None = None
+        self._biased: frozenset[str] = frozenset()
         self._nodes: list[Node] = []
         self._kv_layers: list[KvLayer] = []
         self._states: list[int] = []
@@ -62,6 +63,15 @@ class GraphBuilder:
         weight = self.weight(name, *shape)
         return Weight(name, (prod(shape),), weight.type)
 
+    def require_biases(self, *kinds: str) -> None:
+        """From now on products and norms of these kinds (the last part of their name) must have a bias."""
+        self._biased = frozenset(kinds)
+
+    def _bias(self, name: str, *shape: int) -> tuple[Weight, ...]:
+        if name.rpartition(".")[2] in self._biased or self.has(f"{name}.bias"):
+            return (self.vector(f"{name}.bias", *shape),)
+        return ()
+
     # operations
 
     def embed(self, name: str, n_vocab: int, n_embd: int, scale: float = 1.0) -> Node:
@@ -81,7 +91,7 @@ class GraphBuilder:
     def matmul(self, x: Node, name: str, n_out: int) -> Node:
         """x @ W.T with W = ``name``.weight; adds ``name``.bias when the file has it."""
         weight = self.weight(f"{name}.weight", n_out, x.width)
-        bias = self.optional(f"{name}.bias", n_out)
+        bias = self._bias(name, n_out)
         return self._add("matmul", (x,), (weight, *bias), x.rows, n_out, name)
 
     def rms_norm(self, x: Node, name: str | None, eps: float, group: int | None = None, *,
@@ -103,8 +113,8 @@ class GraphBuilder:
         weights: tuple[Weight, ...] = ()
         if name is not None:
             weights = (self.vector(f"{name}.weight", *shape),)
-            if op == "layer_norm" and self.has(f"{name}.bias"):
-                weights += (self.vector(f"{name}.bias", *shape),)
+            if op == "layer_norm":
+                weights += self._bias(name, *shape)
         return self._add(op, (x,), weights, x.rows, x.width, name or f"{op} {x.name}", eps=eps, group=group)
 
     def rope(self, x: Node, table: str, head_dim: int, style: str) -> Node:
@@ -170,6 +180,11 @@ class GraphBuilder:
     def dot(self, a: Node, b: Node, group: int) -> Node:
         return self._add("dot", (a, b), (), a.rows, a.width // group, f"{a.name} · {b.name}", group=group)
 
+    def mix_runs(self, x: Node, coefficients: Node, n_in: int) -> Node:
+        """Sums of the ``n_in`` runs of columns of x, with coefficients of their own in every row."""
+        width = coefficients.width // n_in * (x.width // n_in)
+        return self._add("mix_runs", (x, coefficients), (), x.rows, width, f"mix {x.name}", n_in=n_in)
+
     def add_vector(self, x: Node, name: str, *shape: int) -> Node:
         return self._vector("add_vector", x, name, shape)
 
@@ -206,9 +221,7 @@ class GraphBuilder:
     def matmul_experts(self, x: Node, route: Node, name: str, n_out: int, *, per_expert: bool = False) -> Node:
         n_expert, n_used = route.attrs["n_expert"], route.attrs["n_used"]
         n_in = x.width // n_used if per_expert else x.width
-        weights = (self.weight(f"{name}.weight", n_expert, n_out, n_in),)
-        if self.has(f"{name}.bias"):
-            weights += (self.vector(f"{name}.bias", n_expert, n_out),)
+        weights = (self.weight(f"{name}.weight", n_expert, n_out, n_in), *self._bias(name, n_expert, n_out))
         return self._add("matmul_experts", (x, route), weights, x.rows, n_used * n_out, name,
                          n_used=n_used, per_expert=per_expert)
 

@@ -16,10 +16,10 @@ The vocabulary (inputs -> output; weights; attributes):
 ``rope``              x -> x with pairs of columns rotated by the batch's ``table``; ``head_dim``, ``n_rot``,
                       ``style`` "norm" (pairs 2i, 2i+1) or "neox" (pairs i, i + n_rot/2); other columns pass through
 ``attention``         q, k, v -> softmax(scale * q kᵀ) v over the cache of layer ``layer``, after k and v were stored
-                      there at the batch's positions (q and an earlier attention: its cache is only read); ``n_head``,
-                      ``n_head_kv``, ``head_dim``, ``head_dim_v``, ``scale``, ``softcap`` (0: none; else c·tanh(s/c)), ``window``
-                      (0: all earlier positions; n: the last n, itself included); with a weight [n_head], the sinks, each
-                      head's softmax has one more term, which has no value
+                      there at the batch's positions (q and an earlier attention: its cache is only read);
+                      ``n_head``, ``n_head_kv``, ``head_dim``, ``head_dim_v``, ``scale``, ``softcap`` (0: none; else
+                      c·tanh(s/c)), ``window`` (0: all earlier positions; n: the last n, itself included); with a weight
+                      [n_head], the sinks, each head's softmax has one more term, which has no value
 ``scale_by_position`` x -> x * (1 + ``scale`` · ln(⌊position / ``period``⌋ + 1))
 ``text_attention``    q, k, v -> softmax(scale * q kᵀ + bias) v among the tokens of the same text, which must all be in
                       the batch; no cache. A token sees ``before`` tokens before it and ``after`` after it (ALL: no
@@ -34,6 +34,7 @@ The vocabulary (inputs -> output; weights; attributes):
 ``add``               a, b -> a + b
 ``mul``               a, b -> a * b; b may be narrower: then each column of it multiplies a run of columns of a
 ``dot``               a, b -> [rows, w / group]: the dot products of every run of ``group`` columns
+``mix_runs``          x [rows, n·w], c [rows, m·n] -> [rows, m·w]: run o is the sum of c[o·n + i] times run i of x
 ``add_vector``        x -> x + weight, the weight repeated over the columns if it is narrower
 ``mul_vector``        x -> x * weight, likewise
 ``softcap``           x -> cap * tanh(x / cap)
@@ -85,7 +86,7 @@ ALL = 1 << 30
 """More tokens than any text has."""
 LOGITS, EMBEDDINGS = "logits", "embeddings"
 
-ACTIVATIONS = ("silu", "gelu", "gelu_quick", "relu", "relu2", "sigmoid", "softplus", "tanh", "exp")
+ACTIVATIONS = ("silu", "gelu", "gelu_quick", "relu", "relu2", "sigmoid", "softplus", "tanh", "exp", "sqrt")
 """``gelu`` is the tanh form (Hendrycks & Gimpel, arXiv 1606.08415) and ``gelu_quick`` x·sigmoid(1.702·x) of the same
 paper; ``relu2`` is max(x, 0)² (So et al., arXiv 2109.08668). The CPU kernels number them in this order."""
 

@@ -28,6 +28,8 @@ ARCHITECTURES: Mapping[str, str] = {
     "gemma-embedding": "bridge.models.gemma_embedding",
     "gemma2": "bridge.models.gemma2",
     "gemma3": "bridge.models.gemma3",
+    "gemma3n": "bridge.models.gemma3n",
+    "gemma4": "bridge.models.gemma4",
     "glm4": "bridge.models.glm4",
     "gpt-oss": "bridge.models.gpt_oss",
     "gpt2": "bridge.models.gpt2",

@@ -56,9 +56,9 @@ def self_attention(g: GraphBuilder, h: HParams, i: int, x: Node, *, rope: str | 
                    window: int = 0, sinks: str | None = None) -> Node:
     """Queries, keys and values of layer ``i`` from x [T, n_embd], attention over the cache, output projection.
 
-    ``rope`` is a table or None; ``scale`` defaults to 1/sqrt(head_dim); ``qk_norm`` normalises queries and keys before the
-    rotation, True each head's by root mean square. In the last layer only the rows whose logits are wanted go on from the
-    heads: the result is [O, n_embd].
+    ``rope`` is a table or None; ``scale`` defaults to 1/sqrt(head_dim); ``qk_norm`` normalises queries and keys before
+    the rotation, True each head's by root mean square. In the last layer only the rows whose logits are wanted go on
+    from the heads: the result is [O, n_embd].
     """
     q, k, v = projections(g, h, i, x)
     if qk_norm:
@@ -96,8 +96,8 @@ def attended(g: GraphBuilder, h: HParams, i: int, q: Node, k: Node, v: Node, *, 
              softcap: float = 0.0, window: int = 0, sinks: str | None = None) -> Node:
     """Attention over the cache and the output projection of layer ``i``; in the last layer [O, n_embd]."""
     heads = g.attention(q, k, v, n_head=h.n_head[i], n_head_kv=h.n_head_kv[i], head_dim=h.head_dim,
-                        head_dim_v=h.head_dim_v, scale=scale or 1.0 / math.sqrt(h.head_dim), softcap=softcap, window=window,
-                        sinks=sinks)
+                        head_dim_v=h.head_dim_v, scale=scale or 1.0 / math.sqrt(h.head_dim), softcap=softcap,
+                        window=window, sinks=sinks)
     if i == h.n_layer - 1:
         heads = g.select_outputs(heads)
     return g.matmul(heads, f"blk.{i}.attn_output", h.n_embd)
@@ -134,10 +134,18 @@ def mixture_of_experts(g: GraphBuilder, h: HParams, i: int, x: Node, act: str, *
 
     ``n_ff``: columns of an expert (default: those of the layer's MLP); ``router``: see GraphBuilder.route.
     """
-    n_ff = n_ff or h.n_ff[i]
     route = g.route(g.matmul(x, f"blk.{i}.ffn_gate_inp", h.n_expert), h.n_expert_used, normalise=normalise, **router)
-    gate = g.matmul_experts(x, route, f"blk.{i}.ffn_gate_exps", n_ff)
-    up = g.matmul_experts(x, route, f"blk.{i}.ffn_up_exps", n_ff)
+    return gated_experts(g, h, i, x, route, act, n_ff or h.n_ff[i])
+
+
+def gated_experts(g: GraphBuilder, h: HParams, i: int, x: Node, route: Node, act: str, n_ff: int) -> Node:
+    """The gated MLPs of the routed experts, weighted; gate and up may be in one tensor, ``ffn_gate_up_exps``."""
+    if g.has(f"blk.{i}.ffn_gate_up_exps.weight"):
+        both = g.matmul_experts(x, route, f"blk.{i}.ffn_gate_up_exps", 2 * n_ff)
+        gate, up = (g.columns(both, first, n_ff, group=2 * n_ff) for first in (0, n_ff))
+    else:
+        gate = g.matmul_experts(x, route, f"blk.{i}.ffn_gate_exps", n_ff)
+        up = g.matmul_experts(x, route, f"blk.{i}.ffn_up_exps", n_ff)
     down = g.matmul_experts(g.glu(gate, up, act), route, f"blk.{i}.ffn_down_exps", h.n_embd, per_expert=True)
     return g.combine_experts(down, route)
 
@@ -155,11 +163,12 @@ def rope_factors(h: HParams, g: GraphBuilder) -> str | None:
 
 
 def output_head(g: GraphBuilder, h: HParams, x: Node, norm: str = "output_norm", *, by: Norm | None = None,
-                scale: float = 1.0) -> Node:
+                scale: float = 1.0, may_be_tied: bool = True) -> Node:
     """Final norm, ``by`` root mean square unless told otherwise, and logits [O, n_vocab] times ``scale``.
 
-    Without ``output.weight`` the embedding is used again.
+    Without ``output.weight`` the embedding is used again, unless the model never does.
     """
     x = (by or rms_norm(g, h))(x, norm)
-    logits = g.matmul(x, "output" if g.has("output.weight") else "token_embd", h.n_vocab)
+    own = g.has("output.weight") or not may_be_tied
+    logits = g.matmul(x, "output" if own else "token_embd", h.n_vocab)
     return g.scale(logits, scale) if scale != 1.0 else logits

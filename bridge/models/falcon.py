@@ -1,4 +1,4 @@
-"""Falcon: attention with few key/value heads and a plain MLP side by side; the larger ones normalise for each on its own.
+"""Falcon: attention with few key/value heads and a plain MLP side by side; larger ones normalise for each on its own.
 
 Source: Almazrouei et al., arXiv 2311.16867.
 """
@@ -11,6 +11,7 @@ from bridge.models.hparams import HParams
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
+    g.require_biases("attn_norm", "output_norm")
     rope, norm = g.rope_table("rope", h.rope_table()), layer_norm(g, h)
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd)

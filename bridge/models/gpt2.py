@@ -11,6 +11,7 @@ from bridge.models.hparams import HParams
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
+    g.require_biases("attn_norm", "ffn_norm", "output_norm", "attn_qkv", "attn_output", "ffn_up", "ffn_down")
     norm = layer_norm(g, h)
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd)

@@ -1,4 +1,4 @@
-"""GPT-OSS: experts with biases and a clamped SwiGLU, attention sinks, a sliding window in every other layer, YaRN in all.
+"""GPT-OSS: experts with biases and a clamped SwiGLU, attention sinks, a window in every other layer, YaRN in all.
 
 Source: OpenAI, arXiv 2508.10925. ``post_attention_norm`` is the norm before the experts.
 """
@@ -13,6 +13,7 @@ SWIGLU_LIMIT = 7.0
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
+    g.require_biases("attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
     h.require_experts()
     window = h.keys.integer("attention.sliding_window", low=1)
     windowed = h.keys.windowed(h.n_layer, default_period=2)
@@ -25,7 +26,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         attention=lambda i, x: self_attention(g, h, i, x, rope=swa if windowed[i] else full, style="neox",
                                               window=window if windowed[i] else 0, sinks=f"blk.{i}.attn_sinks.weight"),
         mlp=lambda i, x: _experts(g, h, i, x))
-    return g.finish(output_head(g, h, x), h.n_embd)
+    return g.finish(output_head(g, h, x, may_be_tied=False), h.n_embd)
 
 
 def _experts(g: GraphBuilder, h: HParams, i: int, x: Node) -> Node:

@@ -1,8 +1,8 @@
 """Llama 1-3 and everything trained in its shape: Mistral, Mixtral, SmolLM, TinyLlama, Yi, InternLM 2, ERNIE 4.5, …
 
 RMS norm before each half, rotary attention with shared key/value heads, SwiGLU; optional biases, optional rope factors
-(Llama 3's ``rope_freqs``, or LongRoPE's long and short ones, chosen by the context size); with Mixtral's router, the MLP is
-a mixture of experts (Jiang et al., arXiv 2401.04088). Source: Touvron et al., arXiv 2302.13971.
+(Llama 3's ``rope_freqs``, or LongRoPE's long and short ones, chosen by the context size); with Mixtral's router, the
+MLP is a mixture of experts (Jiang et al., arXiv 2401.04088). Source: Touvron et al., arXiv 2302.13971.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         g, h, x, rms_norm(g, h),
         attention=lambda i, x: self_attention(g, h, i, x, rope=rope, style="norm"),
         mlp=lambda i, x: mlp_or_experts(g, h, i, x))
-    return g.finish(output_head(g, h, x), h.n_embd)
+    return g.finish(output_head(g, h, x, may_be_tied=h.architecture != "internlm2"), h.n_embd)
 
 
 def mlp_or_experts(g: GraphBuilder, h: HParams, i: int, x: Node) -> Node:

@@ -21,7 +21,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd)
     x = sequential_layers(
         g, h, x, norm, before=(), after=("post_attention_norm", "post_ffw_norm"),
-        attention=lambda i, x: self_attention(g, h, i, x, rope=local if windowed[i] else full, style="neox", qk_norm=norm,
-                                              window=window if windowed[i] else 0),
+        attention=lambda i, x: self_attention(g, h, i, x, rope=local if windowed[i] else full, style="neox",
+                                              qk_norm=norm, window=window if windowed[i] else 0),
         mlp=lambda i, x: gated_mlp(g, h, i, x, "silu"))
-    return g.finish(output_head(g, h, x), h.n_embd)
+    return g.finish(output_head(g, h, x, may_be_tied=False), h.n_embd)

@@ -1,4 +1,4 @@
-"""Phi 1, 1.5 and 2: attention and a plain MLP side by side after one layer norm, heads rotated in part, biases everywhere.
+"""Phi 1, 1.5 and 2: attention and a plain MLP side by side after one layer norm, heads rotated in part, biases.
 
 Source: Li et al., arXiv 2309.05463; the shape is that of GPT-J (Wang & Komatsuzaki, 2021).
 """
@@ -11,6 +11,7 @@ from bridge.models.hparams import HParams
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
+    g.require_biases("attn_norm", "output_norm", "attn_output", "ffn_up", "ffn_down", "output")
     rope, norm = g.rope_table("rope", h.rope_table()), layer_norm(g, h)
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd)
@@ -18,4 +19,4 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         y = norm(x, f"blk.{i}.attn_norm")
         attention = self_attention(g, h, i, y, rope=rope, style="neox")
         x = parallel_layer(g, h, i, x, y, attention, lambda i, y: plain_mlp(g, h, i, y, "gelu"))
-    return g.finish(output_head(g, h, x, by=norm), h.n_embd)
+    return g.finish(output_head(g, h, x, by=norm, may_be_tied=False), h.n_embd)

@@ -6,7 +6,9 @@ Source: Qwen Team, "Qwen1.5-MoE"; Yang et al., arXiv 2407.10671.
 from __future__ import annotations
 
 from bridge.graph import Graph, GraphBuilder, Node
-from bridge.models.blocks import mixture_of_experts, output_head, rms_norm, self_attention, sequential_layers, shared_expert
+from bridge.models.blocks import (
+    mixture_of_experts, output_head, rms_norm, self_attention, sequential_layers, shared_expert,
+)
 from bridge.models.hparams import HParams
 
 
@@ -19,7 +21,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         g, h, x, rms_norm(g, h),
         attention=lambda i, x: self_attention(g, h, i, x, rope=rope, style="neox"),
         mlp=lambda i, x: experts_beside_gated(g, h, i, x, normalise=False))
-    return g.finish(output_head(g, h, x), h.n_embd)
+    return g.finish(output_head(g, h, x, may_be_tied=False), h.n_embd)
 
 
 def experts_beside_gated(g: GraphBuilder, h: HParams, i: int, x: Node, *, normalise: bool) -> Node:

@@ -1,6 +1,6 @@
-"""StableLM: layer norms, heads rotated in part; with a norm before the MLP its halves follow each other, else both see the same.
+"""StableLM: layer norms, heads rotated in part; halves in sequence if there is a norm before the MLP, else in parallel.
 
-The larger ones normalise queries and keys, each head with weights of its own. Source: Bellagamba et al., arXiv 2402.17834.
+Larger ones normalise queries and keys, each head with weights of its own. Source: Bellagente et al., arXiv 2402.17834.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from bridge.models.hparams import HParams
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
+    g.require_biases("attn_norm", "output_norm")
     rope, norm = g.rope_table("rope", h.rope_table()), layer_norm(g, h)
 
     def qk_norm(x: Node, name: str) -> Node:
@@ -27,4 +28,4 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
             x = g.select_outputs(x)
         x = g.add(attention, x)
         x = g.add(gated_mlp(g, h, i, norm(x, f"blk.{i}.ffn_norm"), "silu"), x)
-    return g.finish(output_head(g, h, x, by=norm), h.n_embd)
+    return g.finish(output_head(g, h, x, by=norm, may_be_tied=False), h.n_embd)

@@ -13,10 +13,10 @@ from typing import Any
 from bridge.graph.graph import OUTPUTS, TOKENS
 
 KERNELS = (
-    "rope_table", "embed", "rope", "kv_write", "select_outputs", "rms_norm", "layer_norm", "activate", "glu",
-    "add", "mul", "dot", "add_vector", "mul_vector", "columns", "concat", "scale", "softcap", "clamp", "scale_by_position", "route",
-    "combine_experts", "quantise", "matmul", "matmul_experts", "attention", "token_shift", "conv",
-    "selective_scan", "gated_delta", "wkv7", "text_attention", "text_mean", "softmax",
+    "rope_table", "embed", "rope", "kv_write", "select_outputs", "rms_norm", "layer_norm", "activate", "glu", "add",
+    "mul", "mix_runs", "dot", "add_vector", "mul_vector", "columns", "concat", "scale", "softcap", "clamp",
+    "scale_by_position", "route", "combine_experts", "quantise", "matmul", "matmul_experts", "attention",
+    "token_shift", "conv", "selective_scan", "gated_delta", "wkv7", "text_attention", "text_mean", "softmax",
 )
 """In the order of the interpreter's table."""
 

@@ -26,8 +26,9 @@ INLINE v128 act_relu2(v128 x) { return wasm_f32x4_mul(positive(x), positive(x));
 INLINE v128 act_softplus(v128 x) { return softplus_f32x4(x); }
 INLINE v128 act_tanh(v128 x) { return tanh_f32x4(x); }
 INLINE v128 act_exp(v128 x) { return exp_f32x4(x); }
+INLINE v128 act_sqrt(v128 x) { return wasm_f32x4_sqrt(positive(x)); }
 
-#define ACTIVATIONS(F) F(silu) F(gelu) F(gelu_quick) F(relu) F(relu2) F(sigmoid) F(softplus) F(tanh) F(exp)
+#define ACTIVATIONS(F) F(silu) F(gelu) F(gelu_quick) F(relu) F(relu2) F(sigmoid) F(softplus) F(tanh) F(exp) F(sqrt)
 #define NUMBER(name) ACT_##name,
 enum Act { ACTIVATIONS(NUMBER) };
 
@@ -169,6 +170,27 @@ static void dot_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
 }
 
 const Kernel dot = {row_items, dot_rows};
+
+/* Run o of the result is the sum of c[o · n_in + i] times run i of x. */
+typedef struct MixArgs {
+  u32 x, x_stride, c, c_stride, out, out_stride, n_in, n_out, run;
+} MixArgs;
+
+static void mix_runs_rows(const Context *c, u32 n_rows, const void *args, u32 item) {
+  const MixArgs *a = args;
+  FOR_ROWS(r, item, n_rows) {
+    const f32 *x = row_of(a->x, a->x_stride, r), *factors = row_of(a->c, a->c_stride, r);
+    f32 *out = out_row(a->out, a->out_stride, r);
+    for (u32 o = 0; o < a->n_out; o++, factors += a->n_in, out += a->run) {
+      for (u32 i = 0; i < a->run; i++) out[i] = 0;
+      for (u32 j = 0; j < a->n_in; j++) {
+        for (u32 i = 0; i < a->run; i++) out[i] += factors[j] * x[j * a->run + i];
+      }
+    }
+  }
+}
+
+const Kernel mix_runs = {row_items, mix_runs_rows};
 
 /* A vector of `period` elements, repeated over the columns of a row. */
 typedef struct VectorArgs {

@@ -13,9 +13,10 @@
 /* The order is that of KERNELS in bridge/simd/program.py. */
 static const Kernel *const KERNELS[] = {
     &rope_table, &embed, &rope, &kv_write, &select_outputs, &rms_norm, &layer_norm, &activate, &glu, &add, &mul,
-    &dot, &add_vector, &mul_vector, &columns, &concat, &scale, &softcap, &clamp, &scale_by_position, &route, &combine_experts, &quantise,
-    &matmul, &matmul_experts, &attention, &token_shift, &conv, &selective_scan, &gated_delta, &wkv7, &text_attention,
-    &text_mean, &softmax};
+    &mix_runs, &dot, &add_vector, &mul_vector, &columns, &concat, &scale, &softcap, &clamp, &scale_by_position,
+    &route, &combine_experts, &quantise, &matmul, &matmul_experts, &attention, &token_shift, &conv, &selective_scan,
+    &gated_delta, &wkv7, &text_attention, &text_mean, &softmax
+};
 
 enum { MAX_OPS = 16384, MAX_SPINS = 5000, ITEM_BITS = 20, ITEM_MASK = (1 << ITEM_BITS) - 1 };
 

@@ -40,8 +40,9 @@ typedef struct Record {
   u32 args[RECORD_WORDS - 3];
 } Record;
 
-extern const Kernel rope_table, embed, rope, kv_write, select_outputs, rms_norm, layer_norm, activate, glu, add, mul, dot,
-    add_vector, mul_vector, columns, concat, scale, softcap, clamp, scale_by_position, route, combine_experts, quantise, matmul,
-    matmul_experts, attention, token_shift, conv, selective_scan, gated_delta, wkv7, text_attention, text_mean, softmax;
+extern const Kernel rope_table, embed, rope, kv_write, select_outputs, rms_norm, layer_norm, activate, glu, add, mul,
+    mix_runs, dot, add_vector, mul_vector, columns, concat, scale, softcap, clamp, scale_by_position, route, combine_experts,
+    quantise, matmul, matmul_experts, attention, token_shift, conv, selective_scan, gated_delta, wkv7, text_attention,
+    text_mean, softmax;
 
 #endif

@@ -5,6 +5,7 @@ fn act_exp(x: vec4<f32>) -> vec4<f32> { return exp(clamp(x, vec4<f32>(-87.0), ve
 fn act_sigmoid(x: vec4<f32>) -> vec4<f32> { return 1.0 / (1.0 + exp(min(-x, vec4<f32>(87.0)))); }
 fn act_silu(x: vec4<f32>) -> vec4<f32> { return x / (1.0 + exp(min(-x, vec4<f32>(87.0)))); }
 fn act_tanh(x: vec4<f32>) -> vec4<f32> { return tanh(clamp(x, vec4<f32>(-15.0), vec4<f32>(15.0))); }
+fn act_sqrt(x: vec4<f32>) -> vec4<f32> { return sqrt(max(x, vec4<f32>(0.0))); }
 fn act_relu(x: vec4<f32>) -> vec4<f32> { return max(x, vec4<f32>(0.0)); }
 
 fn act_relu2(x: vec4<f32>) -> vec4<f32> {

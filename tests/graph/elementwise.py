@@ -49,6 +49,8 @@ CASES = {
     "mul by a column for each head": (24, lambda b, x, tensors, rng: b.mul(x, b.columns(x, 1, 1, 8))),
     "dot of heads": (42, lambda b, x, tensors, rng: b.dot(x, b.scale(x, 2.0, 1.0), 7)),
     "dot of rows": (34, lambda b, x, tensors, rng: b.dot(x, b.scale(x, 2.0, 1.0), 34)),
+    "mix_runs": (24, lambda b, x, tensors, rng: b.mix_runs(x, b.columns(x, 1, 6), 3)),
+    "mix_runs of one run": (10, lambda b, x, tensors, rng: b.mix_runs(x, b.columns(x, 4, 3), 1)),
     "add_vector": _vector("add_vector", 34, 34),
     "add_vector of one element": _vector("add_vector", 6, 1),
     "mul_vector": _vector("mul_vector", 34, 34),

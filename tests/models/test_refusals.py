@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.errors import ModelError, UnsupportedError
+from bridge.errors import BridgeError, ModelError, UnsupportedError
 from bridge.gguf import open_gguf
 from bridge.models import ARCHITECTURES, build_graph
 from tests.golden import MODELS
@@ -17,6 +17,8 @@ FILES = {
     "gemma2": "gemma2-f32.gguf",
     "gemma3": "gemma3-f16.gguf",
     "gemma": "gemma-f16.gguf",
+    "gemma3n": "gemma3n-q4_0.gguf",
+    "gemma4": "gemma4-q8_0.gguf",
     "deepseek2": "deepseek2-q8_0.gguf",
     "gpt-oss": "gpt-oss-mxfp4.gguf",
     "mistral3": "mistral3-f16.gguf",
@@ -56,9 +58,18 @@ FILES = {
     "t5encoder": "t5encoder-f16.gguf",
 }
 
+VARIANTS = {
+    "deepseek2 without a query rank": "deepseek2-noqlora-q8_0.gguf",
+    "deepseek2 with keys and values in one tensor": "deepseek2-unsplit-q8_0.gguf",
+    "gemma4 with experts": "gemma4-moe-q8_0.gguf",
+    "stablelm with parallel halves": "stablelm-parallel-q8_0.gguf",
+}
 
 OPTIONAL = r"^output\.weight$|\.bias$|^rope_freqs\.weight$"
-OPTIONAL_IN = {"stablelm": r"ffn_norm", **dict.fromkeys(("bert", "nomic-bert", "jina-bert-v2"), r"token_types")}
+OPTIONAL_IN = {"stablelm": r"ffn_norm", "stablelm with parallel halves": r"attn_[qk]_norm",
+               "gemma4": r"attn_v|layer_output_scale",
+               "gemma4 with experts": r"attn_v|layer_output_scale|ffn_down_exps.scale",
+               **dict.fromkeys(("bert", "nomic-bert", "jina-bert-v2"), r"token_types")}
 """Tensors whose absence means something else."""
 UNUSED = {"rwkv7": {f"blk.0.time_mix_v{i}.weight" for i in range(3)}}
 """Tensors that files have and no model reads."""
@@ -66,7 +77,7 @@ UNUSED = {"rwkv7": {f"blk.0.time_mix_v{i}.weight" for i in range(3)}}
 
 def open_file(architecture):
     unused = UNUSED.get(architecture, ())
-    with open_gguf(MODELS / FILES[architecture]) as file:
+    with open_gguf(MODELS / (FILES | VARIANTS)[architecture]) as file:
         return dict(file.metadata), {name: info for name, info in file.tensors.items() if name not in unused}
 
 
@@ -74,7 +85,7 @@ def test_every_architecture_has_a_file_here():
     assert set(FILES) == set(ARCHITECTURES)
 
 
-@pytest.mark.parametrize("architecture", FILES)
+@pytest.mark.parametrize("architecture", FILES | VARIANTS)
 def test_each_tensor_is_needed_and_named_when_missing(architecture):
     metadata, tensors = open_file(architecture)
     for name in tensors:
@@ -85,7 +96,7 @@ def test_each_tensor_is_needed_and_named_when_missing(architecture):
             build_graph(metadata, rest, 64)
 
 
-@pytest.mark.parametrize("architecture", FILES)
+@pytest.mark.parametrize("architecture", FILES | VARIANTS)
 def test_each_bent_tensor_is_named_with_both_shapes(architecture):
     metadata, tensors = open_file(architecture)
     for name, info in tensors.items():
@@ -95,6 +106,56 @@ def test_each_bent_tensor_is_named_with_both_shapes(architecture):
         message = str(error.value)
         assert name in message
         assert str(list(bent.shape)) in message and str(list(info.shape)) in message
+
+
+@pytest.mark.parametrize("architecture", ["phi2", "gpt2", "falcon", "starcoder2", "nemotron", "stablelm", "gpt-oss"])
+def test_biases_that_a_model_always_has_are_needed(architecture):
+    metadata, tensors = open_file(architecture)
+    optional = r"attn_[qkv]\.|ffn_norm" if architecture == "stablelm" else r"attn_[qkv]\."
+    needed = [name for name in tensors if name.endswith(".bias") and not re.search(optional, name)]
+    assert len(needed) >= 3
+    for name in needed:
+        with pytest.raises(ModelError, match=f"no tensor {name}, which should have the shape"):
+            build_graph(metadata, {k: v for k, v in tensors.items() if k != name}, 64)
+
+
+@pytest.mark.parametrize("architecture", ["phi2", "olmo2", "internlm2", "gpt-oss", "stablelm", "nemotron", "qwen2moe"])
+def test_an_output_that_is_never_the_embedding_is_needed(architecture):
+    metadata, tensors = open_file(architecture)
+    with pytest.raises(ModelError, match=r"no tensor output\.weight, which should have the shape"):
+        build_graph(metadata, {k: v for k, v in tensors.items() if k != "output.weight"}, 64)
+
+
+@pytest.mark.parametrize("architecture, key, value, named", [
+    ("granite", "logit_scale", 0.0, "logit_scale is 0"), ("granite", "rope.scaling.finetuned", 1, "must be true or false"),
+    ("cohere2", "attention.sliding_window", None, "attention.sliding_window is missing"),
+    ("cohere2", "logit_scale", None, "logit_scale is missing"),
+    ("falcon", "attention.layer_norm_epsilon", None, "attention.layer_norm_epsilon is missing"),
+    ("gpt2", "context_length", 64, "position_embd.weight"),
+    ("glm4", "rope.dimension_sections", [2, 2, 0, 0], "sections"),
+    ("qwen3moe", "expert_count", None, "expert_count is missing"),
+    ("qwen2moe", "expert_used_count", 7, "expert_used_count is 7"),
+    ("gpt-oss", "expert_feed_forward_length", None, "expert_feed_forward_length is missing"),
+    ("gpt-oss", "attention.sliding_window_pattern", [True], "has 1 entries for 2 layers"),
+    ("deepseek2", "expert_gating_func", 4, "expert_gating_func is 4"),
+    ("deepseek2", "expert_group_used_count", 5, "5 of 4 groups"),
+    ("deepseek2", "attention.kv_lora_rank", None, "kv_lora_rank is missing"),
+    ("deepseek2", "attention.key_length_mla", 8, "must be wider than the 8"),
+    ("deepseek2", "leading_dense_block_count", 2, "blk.1.ffn_gate.weight"),
+    ("gemma4", "attention.shared_kv_layers", 3, "two must have their own"),
+    ("gemma4", "attention.key_length_swa", 24, "blk.0.attn_q.weight"),
+    ("gemma4", "attention.sliding_window_pattern", [True, True, True, False], "shares a cache|blk.1"),
+    ("gemma3n", "attention.sliding_window", 0, "sliding_window is 0"),
+    ("mistral3", "rope.scaling.factor", -1.0, "must not be negative"),
+    ("minicpm", "residual_scale", "much", "residual_scale is the string"),
+])
+def test_a_bent_hyper_parameter_is_named(architecture, key, value, named):
+    metadata, tensors = open_file(architecture)
+    full = f"{architecture}.{key}"
+    bent = {k: v for k, v in metadata.items() if k != full} if value is None else metadata | {full: value}
+    with pytest.raises(BridgeError, match=named) as error:
+        build_graph(bent, tensors, 64)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 250
 
 
 @pytest.mark.parametrize("key", ["context_length", "embedding_length", "block_count", "feed_forward_length",

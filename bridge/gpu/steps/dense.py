@@ -83,6 +83,13 @@ def dot(b: CallBuilder, step: Step) -> Iterator[Call]:
     yield from b.by_columns(step, "dot.wgsl", dims, b.slots(step), step.width)
 
 
+def mix_runs(b: CallBuilder, step: Step) -> Iterator[Call]:
+    (x_width, c_width), n_in = step.input_widths, step.attrs["n_in"]
+    dims = pack(step.width, n_in, x_width // n_in, 4 * quads(x_width), 4 * quads(c_width), 4 * quads(step.width),
+                WORD_OF_ROWS[step.rows])
+    yield from b.by_columns(step, "mix_runs.wgsl", dims, b.slots(step), step.width)
+
+
 def vector(b: CallBuilder, step: Step) -> Iterator[Call]:
     weight = step.weights[0]
     dims = pack(step.width, weight.shape[0], 4 * quads(step.width), WORD_OF_ROWS[step.rows])
@@ -136,6 +143,7 @@ KERNELS = {
     "glu": glu,
     "add": add,
     "mul": mul,
+    "mix_runs": mix_runs,
     "dot": dot,
     "add_vector": vector,
     "mul_vector": vector,

@@ -41,6 +41,12 @@ def _dot(state, batch, inputs, weights, attrs):
     return (inputs[0] * inputs[1]).reshape(len(inputs[0]), -1, attrs["group"]).sum(axis=-1)
 
 
+def _mix_runs(state, batch, inputs, weights, attrs):
+    x, coefficients = (value.reshape(len(value), *shape) for value, shape in zip(
+        inputs, ((attrs["n_in"], -1), (-1, attrs["n_in"]))))
+    return np.einsum("tiw,toi->tow", x, coefficients, optimize=True).reshape(len(x), -1)
+
+
 def _vector(operation):
     def apply(state, batch, inputs, weights, attrs):
         x = inputs[0].reshape(len(inputs[0]), -1, len(weights[0]))
@@ -107,6 +113,7 @@ ACTIVATIONS = {
     "softplus": _softplus,
     "tanh": np.tanh,
     "exp": _exp,
+    "sqrt": lambda x: np.sqrt(np.maximum(x, 0)),
 }
 
 OPERATIONS = {
@@ -119,6 +126,7 @@ OPERATIONS = {
     "glu": _glu,
     "add": lambda state, batch, inputs, weights, attrs: inputs[0] + inputs[1],
     "mul": _mul,
+    "mix_runs": _mix_runs,
     "dot": _dot,
     "add_vector": _vector(np.add),
     "mul_vector": _vector(np.multiply),

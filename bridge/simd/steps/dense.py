@@ -68,6 +68,13 @@ def dot(b: OpBuilder, step: Step) -> Iterator[Op]:
         x, y, stride(width), out, stride(step.width), width, step.attrs["group"]), step.input_widths)
 
 
+def mix_runs(b: OpBuilder, step: Step) -> Iterator[Op]:
+    (x_width, c_width), n_in = step.input_widths, step.attrs["n_in"]
+    yield b.row_op(step, "mix_runs", lambda x, c, out: (
+        x, stride(x_width), c, stride(c_width), out, stride(step.width), n_in, c_width // n_in, x_width // n_in),
+        step.input_widths)
+
+
 def vector(b: OpBuilder, step: Step) -> Iterator[Op]:
     weight = step.weights[0]
     yield b.row_op(step, step.kernel, lambda x, out: (
@@ -116,6 +123,7 @@ KERNELS = {
     "glu": activate,
     "add": add,
     "mul": mul,
+    "mix_runs": mix_runs,
     "dot": dot,
     "add_vector": vector,
     "mul_vector": vector,
