@@ -18,7 +18,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
     window = h.keys.integer("attention.sliding_window", low=1) if has_windows else 0
     windowed = h.keys.windowed(h.n_layer, default_period=4) if has_windows else (False,) * h.n_layer
     logit_scale = h.keys.number("logit_scale", None if has_windows else 0.0)
-    rope, norm = g.rope_table("rope", h.rope_table(base_key="rope.freq_base_swa")), layer_norm(g, h)
+    rope, norm = g.rope_table("rope", h.rope_table()), layer_norm(g, h)
     qk_norm = False
     if not has_windows and h.n_layer >= LAYERS_WITH_QK_NORM:
         def qk_norm(x, name):

@@ -9,7 +9,7 @@ is llama.cpp's.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bridge.errors import ModelError, UnsupportedError
 from bridge.graph import Graph, GraphBuilder, Node
@@ -28,8 +28,7 @@ CONVERTED_MULTIPLIER = 0.1
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
-    n_further = h.keys.integer("nextn_predict_layers", 0, low=0, high=h.n_layer - 1)
-    h = replace(h, n_layer=h.n_layer - n_further)
+    h = h.without_predictors()
     n_dense = h.keys.integer("leading_dense_block_count", 0, low=0)
     mla, router, norm = Latent.read(h, g), _router(h), rms_norm(g, h)
     if n_dense < h.n_layer:

@@ -6,7 +6,7 @@ Source: Yang et al., arXiv 2412.06464; names, shapes and defaults are llama.cpp'
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bridge.errors import ModelError
 from bridge.graph import GraphBuilder, Node
@@ -49,12 +49,6 @@ class DeltaNet:
     def projected(self, g: GraphBuilder, i: int, x: Node) -> tuple[Node, Node]:
         """Queries, keys and values of layer ``i`` side by side, and the gates of its result."""
         return (g.matmul(x, f"blk.{i}.attn_qkv", self.d_qk + self.d_v), g.matmul(x, f"blk.{i}.attn_gate", self.d_v))
-
-
-def without_predictors(h: HParams) -> HParams:
-    """Without the layers behind the model's own, which predict further tokens."""
-    n_further = h.keys.integer("nextn_predict_layers", 0, low=0, high=h.n_layer - 1)
-    return replace(h, n_layer=h.n_layer - n_further)
 
 
 def recurrent_layers(h: HParams) -> tuple[bool, ...]:

@@ -15,11 +15,11 @@ WINDOW_32B = 4096
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
+    h = h.without_predictors()
     has_windows = h.n_layer == LAYERS_32B
     window = h.keys.integer("attention.sliding_window", WINDOW_32B, low=0) if has_windows else 0
     windowed = h.keys.windowed(h.n_layer, default_period=4) if has_windows else (False,) * h.n_layer
-    table = h.rope_table(base_key="rope.freq_base_swa" if has_windows else "rope.freq_base", factors_tensor=rope_factors(h, g))
-    rope = g.rope_table("rope", table)
+    rope = g.rope_table("rope", h.rope_table(factors_tensor=rope_factors(h, g)))
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd)
     x = sequential_layers(

@@ -12,6 +12,7 @@ from bridge.models.hparams import HParams
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
+    h = h.without_predictors()
     if h.keys.has("rope.dimension_sections"):
         raise UnsupportedError("this glm4 file rotates by sections of dimensions, as models that see images do; "
                                "supported are those of text, without the key glm4.rope.dimension_sections")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.errors import ModelError, UnsupportedError
@@ -200,6 +200,11 @@ class HParams:
         return RopeTable(
             n_rot=self.n_rot, freq_base=freq_base, freq_scale=scale, ext_factor=1.0 if yarn else 0.0,
             magnitude=magnitude, n_ctx_orig=self.n_ctx_orig, factors_tensor=factors_tensor)
+
+    def without_predictors(self) -> HParams:
+        """Without the layers behind the model's own, which predict further tokens."""
+        n_further = self.keys.integer("nextn_predict_layers", 0, low=0, high=self.n_layer - 1)
+        return replace(self, n_layer=self.n_layer - n_further)
 
     def require_experts(self) -> None:
         if not self.n_expert:

@@ -14,9 +14,9 @@ from bridge.models.hparams import HParams
 def build(h: HParams, g: GraphBuilder) -> Graph:
     window = h.keys.integer("attention.sliding_window", 0, low=0)
     windowed = h.keys.windowed(h.n_layer, default_period=4) if window else (False,) * h.n_layer
-    full, norm = g.rope_table("rope", h.rope_table()), rms_norm(g, h)
-    base = h.keys.number("rope.freq_base", 10000.0)
-    local = g.rope_table("rope_swa", RopeTable(h.n_rot, h.keys.number("rope.freq_base_swa", base))) if window else full
+    table, norm = h.rope_table(), rms_norm(g, h)
+    full = g.rope_table("rope", table)
+    local = g.rope_table("rope_swa", RopeTable(h.n_rot, table.freq_base)) if window else full
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd)
     x = sequential_layers(

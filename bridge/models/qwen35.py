@@ -8,14 +8,14 @@ from __future__ import annotations
 from bridge.errors import UnsupportedError
 from bridge.graph import Graph, GraphBuilder, Node
 from bridge.models.blocks import gated_mlp, output_head, rms_norm, sequential_layers
-from bridge.models.delta_net import DeltaNet, delta_mixed, gated_attention, recurrent_layers, without_predictors
+from bridge.models.delta_net import DeltaNet, delta_mixed, gated_attention, recurrent_layers
 from bridge.models.hparams import HParams
 
 RECURRENT_LAYERS = "some"
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
-    h, net = without_predictors(h), DeltaNet.read(h)
+    h, net = h.without_predictors(), DeltaNet.read(h)
     _check_sections(h)
     recurrent, rope = recurrent_layers(h), g.rope_table("rope", h.rope_table())
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from bridge.graph import Graph, GraphBuilder, Node
 from bridge.models.blocks import mixture_of_experts, output_head, rms_norm, sequential_layers, shared_expert
-from bridge.models.delta_net import DeltaNet, delta_mixed, gated_attention, recurrent_layers, without_predictors
+from bridge.models.delta_net import DeltaNet, delta_mixed, gated_attention, recurrent_layers
 from bridge.models.hparams import HParams
 
 RECURRENT_LAYERS = "some"
 
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
-    h, net = without_predictors(h), DeltaNet.read(h)
+    h, net = h.without_predictors(), DeltaNet.read(h)
     recurrent, rope = recurrent_layers(h), g.rope_table("rope", h.rope_table())
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd)
