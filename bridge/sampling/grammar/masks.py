@@ -13,7 +13,7 @@ from bridge.sampling.grammar.charset import MAX_CODE_POINT
 from bridge.sampling.grammar.errors import AmbiguityError
 from bridge.sampling.grammar.machine import Machine, Range, State, Successor
 from bridge.sampling.grammar.reader import Place, Reader
-from bridge.sampling.grammar.text_trie import Runs, TextNode, bits_of, character_class
+from bridge.sampling.grammar.text_trie import Runs, TextNode, bits_of, characters
 from bridge.sampling.grammar.vocabulary import Vocabulary
 
 MASKS_KEPT = 64  # each up to a few hundred KB once applied
@@ -214,7 +214,7 @@ class _Walk:
 
     def _follow_longer(self, node: TextNode, ranges: tuple[Range, ...], state: State, length: int) -> None:
         """Follow one by one the tokens whose runs go on after ``length`` characters, where ``state`` leads them apart."""
-        goes_on = re.compile(f"{character_class(ranges)}{{{length + 1}}}").match
+        goes_on = re.compile(f"[{characters(ranges)}]{{{length + 1}}}").match
         for child in node.children(ranges):
             longer = [pair for pair in child.pairs if goes_on(pair[0], node.depth)]
             self.n_visited += len(longer)

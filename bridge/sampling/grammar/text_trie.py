@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from bridge.sampling.grammar.machine import Range
 
@@ -26,7 +26,7 @@ Pair = tuple[str, int]
 class TextNode:
     """Tokens whose texts share their first ``depth`` characters."""
 
-    __slots__ = ("_children", "_codes", "_ended", "_n_in_runs", "_runs", "depth", "pairs")
+    __slots__ = ("_bits", "_children", "_codes", "_ended", "_n_in_runs", "_runs", "depth", "pairs")
 
     def __init__(self, depth: int, pairs: Sequence[Pair]) -> None:
         self.depth, self.pairs = depth, pairs
@@ -34,6 +34,7 @@ class TextNode:
         self._codes: Sequence[int] = ()
         self._ended: Sequence[int] = ()
         self._runs: dict[tuple[Range, ...], Runs] | None = None
+        self._bits: int | None = None
         self._n_in_runs = 0
 
     @property
@@ -56,16 +57,24 @@ class TextNode:
                 found += [self._children[chr(code)] for code in self._codes[low : bisect_right(self._codes, last)]]
         return found
 
+    def bits(self, n_vocab: int) -> int:
+        """All tokens of the node, as bits."""
+        if self._bits is None:
+            self._bits = bits_of([token for _, token in self.pairs], n_vocab)
+        return self._bits
+
     def runs(self, ranges: tuple[Range, ...], n_vocab: int) -> Runs:
         """The tokens whose next character is in ``ranges``, by how many more are."""
         if self._runs is None:
             self._runs = {}
         found = self._runs.pop(ranges, None)
         if found is None:
-            pairs = [pair for child in self.children(ranges) for pair in child.pairs]
-            if 2 * len(pairs) > len(self.pairs):
-                pairs = self.pairs  # faster in the order in which they lie in memory
-            found = Runs(pairs, self.depth, ranges, n_vocab)
+            children = self.children(ranges)
+            if 2 * sum(len(child.pairs) for child in children) > len(self.pairs):
+                found = Runs(self.pairs, self.bits(n_vocab), self.depth, ranges, n_vocab)
+            else:
+                pairs = [pair for child in children for pair in child.pairs]
+                found = Runs(pairs, bits_of([token for _, token in pairs], n_vocab), self.depth, ranges, n_vocab)
             self._n_in_runs += found.n_tokens
             while self._n_in_runs > RUNS_KEPT * len(self.pairs):
                 self._n_in_runs -= self._runs.pop(next(iter(self._runs))).n_tokens
@@ -94,19 +103,24 @@ class Runs:
     ``rest_lengths`` are those that leave a rest.
     """
 
-    def __init__(self, pairs: Sequence[Pair], depth: int, ranges: tuple[Range, ...], n_vocab: int) -> None:
-        match = re.compile(character_class(ranges) + "*").match
-        ends = [match(text, depth).end() for text, _ in pairs]
-        self.longest = max(ends, default=depth) - depth
-        self._clean = [pair for pair, end in zip(pairs, ends, strict=True) if depth < end == len(pair[0])]
-        self.clean = bits_of([token for _, token in self._clean], n_vocab)
-        """The clean tokens, as bits."""
+    def __init__(self, pairs: Sequence[Pair], bits: int, depth: int, ranges: tuple[Range, ...], n_vocab: int) -> None:
+        """``bits``: the tokens of ``pairs``."""
+        texts = [text[depth:] for text, _ in pairs] if depth else [text for text, _ in pairs]
+        lengths = list(map(len, texts))
+        excluded = [i for i, length in enumerate(lengths) if not length] if depth else []
         self._rests: dict[int, list[Pair]] = {}
-        for (text, token), end in zip(pairs, ends, strict=True):
-            if depth < end < len(text):
-                self._rests.setdefault(end - depth, []).append((text[end:], token))
+        for i, run, rest in ends_of_runs(texts, ranges):
+            excluded.append(i)
+            lengths[i] = run
+            if run:
+                self._rests.setdefault(run, []).append((rest, pairs[i][1]))
+        self.longest = max(lengths, default=0)
         self.rest_lengths = sorted(self._rests)
-        self.n_tokens = len(self._clean) + sum(map(len, self._rests.values()))
+        self._pairs = pairs
+        self._unclean = {pairs[i][1] for i in excluded}
+        self.clean = bits ^ bits_of(self._unclean, n_vocab)
+        """The clean tokens, as bits."""
+        self.n_tokens = len(pairs) - len(excluded) + sum(map(len, self._rests.values()))
         self._depth, self._n_vocab = depth, n_vocab
         self._nodes: dict[int | None, TextNode] = {}
         self._clean_up_to: tuple[list[int], list[int]] | None = None
@@ -131,8 +145,9 @@ class Runs:
 
     def _sum_by_length(self) -> tuple[list[int], list[int]]:
         by_length: dict[int, list[int]] = {}
-        for text, token in self._clean:
-            by_length.setdefault(len(text) - self._depth, []).append(token)
+        for text, token in self._pairs:
+            if token not in self._unclean:
+                by_length.setdefault(len(text) - self._depth, []).append(token)
         lengths, sums, bits = sorted(by_length), [], 0
         for length in lengths:
             bits |= bits_of(by_length[length], self._n_vocab)
@@ -140,10 +155,28 @@ class Runs:
         return lengths, sums
 
 
-def character_class(ranges: Iterable[Range]) -> str:
-    """The ranges as a class of a regular expression, as far as they can be characters of a str."""
-    pieces = [f"\\U{first:08x}-\\U{min(last, LAST_CHAR):08x}" for first, last in ranges if first <= LAST_CHAR]
-    return f"[{''.join(pieces)}]"
+def ends_of_runs(texts: Sequence[str], ranges: Iterable[Range]) -> Iterator[tuple[int, int, str]]:
+    """The texts that leave the ranges: (which text, how many characters it stays, the rest of it).
+
+    One search through all texts at once: in most classes that matter most tokens stay.
+    """
+    for code in range(LAST_CHAR, 0, -1):
+        between = chr(code)
+        joined = between.join(texts)
+        if joined.count(between) <= max(len(texts) - 1, 0):
+            break
+    leaves = re.compile(f"[^{characters(ranges)}{between}][^{between}]*")
+    i = start = 0
+    for match in leaves.finditer(joined):
+        at = match.start()
+        i += joined.count(between, start, at)
+        start = joined.rfind(between, start, at) + 1 or start
+        yield i, at - start, match.group()
+
+
+def characters(ranges: Iterable[Range]) -> str:
+    """The ranges inside a class of a regular expression, as far as they can be characters of a str."""
+    return "".join(f"\\U{first:08x}-\\U{min(last, LAST_CHAR):08x}" for first, last in ranges if first <= LAST_CHAR)
 
 
 def bits_of(tokens: Collection[int], n_vocab: int) -> int:

@@ -77,7 +77,7 @@ class Vocabulary:
                 self._add_fragment(written, token)
         self.trie = TextNode(0, pairs)
         self.eog_bits = bits_of(tokenizer.eog_ids, n_vocab)
-        self.text_bits = bits_of([token for _, token in (*pairs, *self.others)], n_vocab)
+        self.text_bits = self.trie.bits(n_vocab) | bits_of([token for _, token in self.others], n_vocab)
         for group in self.unfinished.values():
             group.bits = bits_of([token for _, token in group.tokens], n_vocab)
             self.text_bits |= group.bits
