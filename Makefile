@@ -22,7 +22,7 @@ export PROMPT MODEL N GPU PORT
 # Folders too: one that lost a file is newer.
 PACKAGE_FILES := $(shell find bridge kernels -not -path '*/__pycache__*' 2>/dev/null)
 
-.PHONY: setup assets kernels wheel snapshot site models gemma run demo test bench dist clean
+.PHONY: setup assets kernels wheel snapshot site models gemma minilm run demo test bench dist clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -53,6 +53,9 @@ models: $(VENV)/.ready
 gemma: $(VENV)/.ready
 	@$(PY) -m tools.assets --quiet gemma3
 
+minilm: $(VENV)/.ready
+	@$(PY) -m tools.minilm
+
 # Looks at what is there and does nothing when it is current.
 kernels: $(VENV)/.ready
 	@$(PY) -m tools.build_simd
@@ -77,10 +80,10 @@ run: setup
 demo: setup
 	@$(PY) -m bridge serve $(SITE) --port "$$PORT"
 
-test: gemma setup
+test: gemma minilm setup
 	$(PY) -m pytest $(ARGS)
 
-bench: gemma setup
+bench: gemma minilm setup
 	@$(PY) -m tools.bench_page $(ARGS)
 
 dist: site

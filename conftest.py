@@ -6,6 +6,9 @@ import os
 
 import pytest
 
+# The matrices of the tests are small: where several threads of numpy meet other work, they mostly wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def pytest_addoption(parser):
     default = os.environ.get("CI", "").lower() in ("1", "true", "yes")

@@ -28,7 +28,7 @@ from bridge.gpu.weights import place_weights
 from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import ALL, TOKENS, KvLayer, Weight
 from bridge.plan.batch import BatchLayout
-from bridge.plan.plan import Plan, Step
+from bridge.plan.plan import Plan, Step, constant
 
 N_TOKENS = 5
 N_ROWS = 3
@@ -175,7 +175,7 @@ class _Run:
             elif operand.kind == "grid":
                 self._buffers[operand] = self._filled(grid_bytes(operand.key))
             elif operand.kind == "constant":
-                self._buffers[operand] = self._filled(array("f" if isinstance(operand.key[0], float) else "I", operand.key).tobytes())
+                self._buffers[operand] = self._filled(constant(operand.key).tobytes())
             elif operand.kind == "vector":
                 self._buffers[operand] = self._made(4 * N_HEAD)
             else:  # a cache

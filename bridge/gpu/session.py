@@ -9,7 +9,6 @@ exists already, so that no GPU object is made per batch.
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from bridge.graph.cache import CacheLayout, CacheReach, cache_types
 from bridge.graph.graph import EMBEDDINGS, LOGITS, TOKENS
 from bridge.graph.states import COPIES, StateCopies
 from bridge.plan.batch import BatchLayout
-from bridge.plan.plan import Plan
+from bridge.plan.plan import Plan, constant
 
 FLOAT_BYTES = 4
 ROW_MULTIPLE = 8
@@ -221,7 +220,7 @@ class GpuSession:
             self._buffers[operand] = self._device.create_buffer(len(data), label=f"grid {operand.key}")
             self._device.write_buffer(self._buffers[operand], 0, data)
         for operand in {operand for call in self._calls for operand in call.operands if operand.kind == "constant"}:
-            data = array("f" if isinstance(operand.key[0], float) else "I", operand.key).tobytes()
+            data = constant(operand.key).tobytes()
             self._buffers[operand] = self._device.create_buffer(len(data), label="constant")
             self._device.write_buffer(self._buffers[operand], 0, data)
 

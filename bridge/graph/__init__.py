@@ -4,4 +4,5 @@ from bridge.graph.builder import GraphBuilder
 from bridge.graph.graph import ALL, EMBEDDINGS, LOGITS, OUTPUTS, TOKENS, Graph, KvLayer, Node, Weight
 from bridge.graph.rope import RopeTable
 
-__all__ = ["ALL", "EMBEDDINGS", "LOGITS", "OUTPUTS", "TOKENS", "Graph", "GraphBuilder", "KvLayer", "Node", "RopeTable", "Weight"]
+__all__ = ["ALL", "EMBEDDINGS", "LOGITS", "OUTPUTS", "TOKENS", "Graph", "GraphBuilder", "KvLayer", "Node", "RopeTable",
+           "Weight"]

@@ -17,7 +17,8 @@ class GraphBuilder:
     """Builds a graph over the tensors of one file.
 
     ``tensors`` maps GGUF names to objects with ``shape`` (row-major) and ``type.name``. ``causal``: tokens see no later
-    ones; where they do, a window is ``symmetric`` or limits only what lies before. ``keep_rows``: every token's row is wanted up to the end, so that nothing is selected on the way.
+    ones; where they do, a window is ``symmetric`` or limits only what lies before. ``keep_rows``: every token's row is
+    wanted up to the end, so that nothing is selected on the way.
     Raises ModelError naming the tensor when one is missing or has another shape than the model needs.
     """
 

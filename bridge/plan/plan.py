@@ -19,13 +19,19 @@ Kernels are the graph's operations after fusion (see bridge.graph.graph for thei
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from bridge.graph.graph import OUTPUTS, KvLayer, Node, Weight
 from bridge.graph.rope import RopeTable
+
+
+def constant(numbers: Sequence[float] | Sequence[int]) -> array:
+    """Numbers of a step that kernels read from memory: float32 where they are floats, else unsigned integers."""
+    return array("f" if isinstance(numbers[0], float) else "I", numbers)
 
 
 @dataclass(frozen=True)

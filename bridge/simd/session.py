@@ -16,7 +16,7 @@ from bridge.graph.cache import CacheLayout, CacheReach, cache_types
 from bridge.graph.graph import EMBEDDINGS, LOGITS
 from bridge.graph.states import StateCopies
 from bridge.plan.batch import pack_head
-from bridge.plan.plan import Plan
+from bridge.plan.plan import Plan, constant
 from bridge.simd.host import Host, Job
 from bridge.simd.memory import check_fits, constants_of, plan_memory
 from bridge.simd.ops import Op, OpBuilder, Packed, Region, stride
@@ -186,8 +186,7 @@ class SimdSession:
         for name, data in self._grids.items():
             self._host.write(memory.regions[Region("grid", name)].address, data)
         for region in constants_of(self._ops):
-            numbers = array("f" if isinstance(region.key[0], float) else "I", region.key)
-            self._host.write(memory.regions[region].address, numbers)
+            self._host.write(memory.regions[region].address, constant(region.key))
         for name, ops in self._ops.items():
             result, program = self._plan.results[name], memory.programs[name]
             self._host.write(program.address, encode(ops, memory.regions))
