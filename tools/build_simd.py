@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from bridge.simd.program import EDITION
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "kernels" / "simd"
 OUT = ROOT / "build" / "simd"
@@ -70,7 +72,7 @@ VARIANTS = (
 def command(variant: Variant, out: Path) -> list[str]:
     """The compiler's call for one variant."""
     flags = ["-std=c11", "-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-fno-strict-aliasing",
-             "-ffp-contract=off"]
+             "-ffp-contract=off", f"-DPROGRAM_EDITION={EDITION}u"]
     return [
         sys.executable, "-m", "ziglang", "build-exe", "-cflags", *flags, "--", *map(str, sorted(SOURCES.glob("*.c"))),
         "-target", variant.target, f"-mcpu={variant.cpu}", "-O", "ReleaseFast", "-fstrip",

@@ -92,6 +92,7 @@ class SimdHost {
       n_threads: this.#threads,
       is_shared: this.#isolated,
       max_bytes: this.#allows64 ? PAGES_64[0] * PAGE : MAX_BYTES_32,
+      edition: (this.#exports.edition?.() ?? 0) >>> 0,
       has_relaxed: this.#variant.startsWith('relaxed'),
       dot_mode: this.#dotMode,
     });

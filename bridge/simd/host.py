@@ -114,6 +114,8 @@ class Host(Protocol):
     """The largest memory this machine can be asked for."""
     prefers_memory64: bool
     """Whether 64-bit addresses were asked for, for all models: there may be none."""
+    edition: int
+    """See bridge.simd.program."""
     has_relaxed: bool
     dot_mode: int
     @property

@@ -44,6 +44,7 @@ class JsHost:
         self.n_threads: int = described["n_threads"]
         self.is_shared: bool = described["is_shared"]
         self.max_bytes: int = described["max_bytes"]
+        self.edition: int = described["edition"]
         self.has_relaxed: bool = described["has_relaxed"]
         self.dot_mode: int = described["dot_mode"]
 

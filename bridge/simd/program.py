@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from bridge.graph.graph import OUTPUTS, TOKENS
 
@@ -21,6 +22,8 @@ KERNELS = (
 """In the order of the interpreter's table."""
 
 RECORD_WORDS = 24
+EDITION = crc32(",".join((*KERNELS, str(RECORD_WORDS))).encode())
+"""Of these tables; it is built into the kernels, so that those of another engine, out of a cache perhaps, are refused."""
 RECORD_BYTES = 4 * RECORD_WORDS
 MAX_OPS = 16384
 WORD_OF_ROWS = {TOKENS: 0, OUTPUTS: 2}  # where the parameter block has the number of rows (bridge.plan.batch)

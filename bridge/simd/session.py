@@ -20,7 +20,7 @@ from bridge.plan.plan import Plan, constant
 from bridge.simd.host import Host, Job
 from bridge.simd.memory import check_fits, constants_of, plan_memory
 from bridge.simd.ops import Op, OpBuilder, Packed, Region, stride
-from bridge.simd.program import MAX_OPS, encode
+from bridge.simd.program import EDITION, MAX_OPS, encode
 from bridge.simd.steps import ops_of
 from bridge.simd.weights import grids_of, spans_of
 
@@ -38,6 +38,9 @@ class SimdSession:
     def __init__(self, host: Host, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str, max_outputs: int,
                  threads: int, threads_batch: int, precision: str) -> None:
         """Use ``create``."""
+        if host.edition != EDITION:
+            raise DeviceError("the CPU kernels were built for another version of the engine; "
+                              "load the page again without its cached files, or build both again")
         self.n_ctx, self.n_ubatch, self.max_outputs = n_ctx, n_ubatch, max_outputs
         self.threads, self.threads_batch = threads, threads_batch
         self._host, self._plan = host, plan

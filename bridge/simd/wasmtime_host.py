@@ -175,6 +175,7 @@ class WasmtimeHost:
         type = wasmtime.MemoryType(limits, is_64=is_64, shared=self.is_shared)
         self._memory = _SharedMemory(self._engine, type) if self.is_shared else wasmtime.Memory(self._store, type)
         self._exports = wasmtime.Instance(self._store, self._module, [self._memory]).exports(self._store)
+        self.edition = self._call("edition") & 0xFFFFFFFF
         self.dot_mode = self._call("probe_dots", int(self._careful))
         self._bytes = self._view()
         self.counters.memories += 1

@@ -207,4 +207,7 @@ EXPORT("abandon") void abandon(void) {
   wake(&team.progress);
 }
 
+/* Of the tables of bridge/simd/program.py that these kernels were built for. */
+EXPORT("edition") u32 edition(void) { return PROGRAM_EDITION; }
+
 EXPORT("max_ops") u32 max_ops(void) { return MAX_OPS; }

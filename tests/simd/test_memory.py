@@ -11,6 +11,7 @@ from bridge.models import build_graph
 from bridge.plan import lower
 from bridge.runtime import LoadOptions, load_model
 from bridge.simd.host import MAX_BYTES_32, PAGE, first_free_byte
+from bridge.simd.program import EDITION
 from bridge.simd.session import SimdSession
 from bridge.simd.wasmtime_host import WasmtimeHost
 from tests.golden import golden, model_path
@@ -44,6 +45,7 @@ class Small:
     """A host that could have a memory of some bytes, and is never asked for it."""
 
     n_threads, is_shared, has_relaxed, dot_mode, variant, prefers_memory64 = 1, False, True, 0, "relaxed", False
+    edition = EDITION
 
     def __init__(self, max_bytes):
         self.max_bytes = max_bytes

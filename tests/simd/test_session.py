@@ -223,6 +223,13 @@ def test_a_thread_that_fails_keeps_nobody_waiting():
     host.close()
 
 
+def test_kernels_of_another_engine_are_refused(hosts, monkeypatch):
+    graph, _ = small()
+    monkeypatch.setattr(hosts("relaxed"), "edition", 0)
+    with pytest.raises(DeviceError, match="the CPU kernels were built for another version of the engine"):
+        asyncio.run(SimdSession.create(hosts("relaxed"), lower(graph), n_ctx=8, n_ubatch=4))
+
+
 def test_bad_precision_is_refused(hosts):
     graph, _ = small()
     with pytest.raises(InputError, match="precision is 'double'; it must be one of fast, exact"):
