@@ -12,7 +12,8 @@ from tests.golden import golden, model_path
 from tests.simd.conftest import HOSTS
 from tests.simd.harness import OneOperation, open_session
 
-MODELS = ("gemma3-q4_0", "gemma2-iq4_nl", "llama-moe-q8_0", "quant-llama-Q4_K_M", "qwen2-f16")
+MODELS = ("gemma3-q4_0", "gemma2-iq4_nl", "llama-moe-q8_0", "quant-llama-Q4_K_M", "qwen2-f16", "rwkv7-f16",
+          "granitehybrid-moe-q4_0", "qwen35-q8_0")
 
 
 async def logits_of(host, name, *, n_ubatch, threads=None, precision="fast"):
