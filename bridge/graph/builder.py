@@ -65,7 +65,7 @@ class GraphBuilder:
         return Weight(name, (prod(shape),), weight.type)
 
     def require_biases(self, *kinds: str) -> None:
-        """From now on products and norms of these kinds (the last part of their name) must have a bias."""
+        """From now on products, convolutions and norms whose names end in one of these must have a bias."""
         self._biased = frozenset(kinds)
 
     def _bias(self, name: str, *shape: int) -> tuple[Weight, ...]:
@@ -89,11 +89,11 @@ class GraphBuilder:
         weight = self.weight(name, n_rows, n_embd)
         return self._add("embed", (), (weight,), TOKENS, n_embd, name, of="first", scale=1.0)
 
-    def matmul(self, x: Node, name: str, n_out: int) -> Node:
-        """x @ W.T with W = ``name``.weight; adds ``name``.bias when the file has it."""
+    def matmul(self, x: Node, name: str, n_out: int, bias: str | None = None) -> Node:
+        """x @ W.T with W = ``name``.weight; adds the tensor ``bias``, or else ``name``.bias when the file has it."""
         weight = self.weight(f"{name}.weight", n_out, x.width)
-        bias = self._bias(name, n_out)
-        return self._add("matmul", (x,), (weight, *bias), x.rows, n_out, name)
+        added = (self.weight(bias, n_out),) if bias else self._bias(name, n_out)
+        return self._add("matmul", (x,), (weight, *added), x.rows, n_out, name)
 
     def rms_norm(self, x: Node, name: str | None, eps: float, group: int | None = None, *,
                  per_head: bool = False) -> Node:
@@ -259,9 +259,10 @@ class GraphBuilder:
         return self._add("token_shift", (x,), (weight,), x.rows, weight.shape[0], name, state=self._state(x.width))
 
     def conv(self, x: Node, name: str, taps: int) -> Node:
-        """Causal, of every column by itself; ``name``.weight is [w, taps]."""
+        """Causal, of every column by itself; ``name``.weight is [w, taps]; adds ``name``.bias when the file has it."""
         weight = self.vector(f"{name}.weight", x.width, taps)
-        return self._add("conv", (x,), (weight,), x.rows, x.width, name, taps=taps,
+        bias = self._bias(name, x.width)
+        return self._add("conv", (x,), (weight, *bias), x.rows, x.width, name, taps=taps,
                          state=self._state((taps - 1) * x.width))
 
     def selective_scan(self, x: Node, dt: Node, bc: Node, name: str, d_state: int, *, scalar_decay: bool) -> Node:

@@ -55,7 +55,7 @@ The vocabulary (inputs -> output; weights; attributes):
 ``combine_experts``   x [rows, n_used·n], route -> [rows, n]: the sum of the experts' parts times their weights
 ``select_outputs``    x [T, w] -> [O, w]: the rows whose logits are wanted
 ``token_shift``       x [T, w] -> [T, m·w]: for each row of the weight [m, w], x + (the row before - x) * weight
-``conv``              x -> y[t, c] = sum over i of weight[c, i] * x[t - taps + 1 + i, c]; weight [w, taps]
+``conv``              x -> y[t, c] = sum over i of weight[c, i] * x[t - taps + 1 + i, c] (+ bias[c]); weight [w, taps]
 ``selective_scan``    x [T, n_head·d], dt [T, n_head], bc [T, 2·n_group·d_state] (B of all groups, then C); weights
                       A [n_head, 1 or d_state], D [n_head]. With Δ = softplus(dt), for every column c of head h:
                       S[:, c] <- exp(Δ A[h]) * S[:, c] + Δ x[c] B -> C · S[:, c] + D[h] x[c]

@@ -66,7 +66,7 @@ def delta_mixed(g: GraphBuilder, h: HParams, net: DeltaNet, i: int, qkv: Node, z
     In the last layer only the rows whose logits are wanted go on from the heads: the result is [O, n_embd].
     """
     name, n_qk, scale = f"blk.{i}.ssm", net.d_qk, 1.0 / math.sqrt(net.d_head)
-    qkv = convolved(g, qkv, f"{name}_conv1d", net.taps, bias=False)
+    qkv = convolved(g, qkv, f"{name}_conv1d", net.taps)
     qk = g.rms_norm(g.columns(qkv, 0, n_qk), None, h.rms_eps / net.d_head, group=net.d_head)
     qk = g.scale(qk, scale)  # heads of length 1
     q, k, v = g.columns(qk, 0, n_qk // 2), g.columns(qk, n_qk // 2, n_qk // 2), g.columns(qkv, n_qk, net.d_v)

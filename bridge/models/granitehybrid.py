@@ -18,7 +18,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
     ssm.check_heads()
 
     def mamba2(i: int, x: Node) -> Node:
-        y = mamba2_mixed(g, h, ssm, i, x, conv_bias=g.has(f"blk.{i}.ssm_conv1d.bias"))
+        y = mamba2_mixed(g, h, ssm, i, x)
         return g.matmul(g.select_outputs(y) if i == h.n_layer - 1 else y, f"blk.{i}.ssm_out", h.n_embd)
 
     return granite.build(h, g, without_heads=mamba2)

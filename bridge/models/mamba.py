@@ -16,6 +16,7 @@ RECURRENT_LAYERS = "all"
 
 def build(h: HParams, g: GraphBuilder) -> Graph:
     ssm = StateSpace.read(h)
+    g.require_biases("ssm_conv1d", "ssm_dt")
     normalised = h.keys.boolean("ssm.dt_b_c_rms", False)
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd)
@@ -32,11 +33,10 @@ def _mixed(g: GraphBuilder, h: HParams, ssm: StateSpace, i: int, x: Node, normal
     name = f"blk.{i}.ssm"
     parts = g.matmul(x, f"{name}_in", 2 * ssm.d_inner)
     u, z = g.columns(parts, 0, ssm.d_inner), g.columns(parts, ssm.d_inner, ssm.d_inner)
-    u = convolved(g, u, f"{name}_conv1d", ssm.taps, bias=True)
+    u = convolved(g, u, f"{name}_conv1d", ssm.taps)
     parts = g.matmul(u, f"{name}_x", ssm.dt_rank + 2 * ssm.d_state)
     dt, bc = g.columns(parts, 0, ssm.dt_rank), g.columns(parts, ssm.dt_rank, 2 * ssm.d_state)
     if normalised:
         dt, bc = g.rms_norm(dt, None, h.rms_eps), g.rms_norm(bc, None, h.rms_eps, group=ssm.d_state)
-    g.vector(f"{name}_dt.bias", ssm.d_inner)  # the product adds it
     dt = g.matmul(dt, f"{name}_dt", ssm.d_inner)
     return g.glu(z, g.selective_scan(u, dt, bc, name, ssm.d_state, scalar_decay=False), "silu")

@@ -16,6 +16,7 @@ RECURRENT_LAYERS = "all"
 def build(h: HParams, g: GraphBuilder) -> Graph:
     ssm = StateSpace.read(h)
     ssm.check_heads()
+    g.require_biases("ssm_conv1d")
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd)
     for i in range(h.n_layer):

@@ -32,6 +32,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
         raise UnsupportedError(f"rwkv7.token_shift_count is {shifts}; only 2, one for each half of a layer, works")
     eps = h.keys.number("attention.layer_norm_epsilon", LAYER_NORM_EPS)
 
+    g.require_biases("token_embd_norm", "attn_norm", "attn_norm_2", "output_norm")
     x = g.layer_norm(g.embed("token_embd.weight", h.n_vocab, h.n_embd), "token_embd_norm", eps)
     first_value = None
     for i in range(h.n_layer):
@@ -54,21 +55,21 @@ def _time_mix(g: GraphBuilder, h: HParams, i: int, x: Node, first_value: Node | 
     shifted = g.token_shift(x, f"{name}lerp_fused.weight", 6, 1, 1, h.n_embd)
     for_r, for_w, for_k, for_v, for_a, for_g = (g.columns(shifted, j * h.n_embd, h.n_embd) for j in range(6))
 
-    def low_rank(x: Node, part: str, rank_key: str, act: str | None = None) -> Node:
+    def low_rank(x: Node, part: str, rank_key: str, act: str | None = None, bias: str | None = None) -> Node:
         inner = g.matmul(x, f"{name}{part}1", h.keys.integer(f"attention.{rank_key}_lora_rank"))
-        return g.matmul(g.activate(inner, act) if act else inner, f"{name}{part}2", h.n_embd)
+        return g.matmul(g.activate(inner, act) if act else inner, f"{name}{part}2", h.n_embd, bias)
 
-    def rate(x: Node, part: str) -> Node:
-        return g.activate(g.add_vector(x, f"{name}{part}0.weight"), "sigmoid")
+    def rate(x: Node, part: str, rank_key: str, act: str | None = None) -> Node:
+        return g.activate(low_rank(x, part, rank_key, act, bias=f"{name}{part}0.weight"), "sigmoid")
 
     r = g.matmul(for_r, f"{name}receptance", h.n_embd)
-    w = g.activate(g.scale(rate(low_rank(for_w, "w", "decay", "tanh"), "w"), STRONGEST_DECAY), "exp")
+    w = g.activate(g.scale(rate(for_w, "w", "decay", "tanh"), STRONGEST_DECAY), "exp")
     k = g.matmul(for_k, f"{name}key", h.n_embd)
     v = g.matmul(for_v, f"{name}value", h.n_embd)
     if first_value is not None:
         difference = g.add(first_value, g.scale(v, -1.0))
-        v = g.add(v, g.mul(difference, rate(low_rank(for_v, "v", "value_residual_mix"), "v")))
-    a = rate(low_rank(for_a, "a", "iclr"), "a")
+        v = g.add(v, g.mul(difference, rate(for_v, "v", "value_residual_mix")))
+    a = rate(for_a, "a", "iclr")
     removal = g.rms_norm(g.mul_vector(k, f"{name}k_k.weight"), None, TINY, group=head_dim)
     removal = g.scale(removal, 1.0 / math.sqrt(head_dim))  # a unit vector
     k = g.add(k, g.mul(g.mul_vector(k, f"{name}k_a.weight"), g.scale(a, 1.0, -1.0)))

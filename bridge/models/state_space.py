@@ -42,18 +42,17 @@ class StateSpace:
                              f"{self.n_group} do not fit: each must be a multiple of the next")
 
 
-def convolved(g: GraphBuilder, x: Node, name: str, taps: int, *, bias: bool) -> Node:
-    """silu(conv(x) + bias) with the tensors ``name``.weight and, if ``bias``, ``name``.bias."""
-    y = g.conv(x, name, taps)
-    return g.activate(g.add_vector(y, f"{name}.bias") if bias else y, "silu")
+def convolved(g: GraphBuilder, x: Node, name: str, taps: int) -> Node:
+    """silu(conv(x))."""
+    return g.activate(g.conv(x, name, taps), "silu")
 
 
-def mamba2_mixed(g: GraphBuilder, h: HParams, ssm: StateSpace, i: int, x: Node, *, conv_bias: bool = True) -> Node:
+def mamba2_mixed(g: GraphBuilder, h: HParams, ssm: StateSpace, i: int, x: Node) -> Node:
     """Gated, normalised outputs [T, d_inner] of a layer of Mamba 2, whose heads have one step and one decay each."""
     name, d_bc = f"blk.{i}.ssm", 2 * ssm.n_group * ssm.d_state
     parts = g.matmul(x, f"{name}_in", 2 * ssm.d_inner + d_bc + ssm.dt_rank)
     z = g.columns(parts, 0, ssm.d_inner)
-    ubc = convolved(g, g.columns(parts, ssm.d_inner, ssm.d_inner + d_bc), f"{name}_conv1d", ssm.taps, bias=conv_bias)
+    ubc = convolved(g, g.columns(parts, ssm.d_inner, ssm.d_inner + d_bc), f"{name}_conv1d", ssm.taps)
     dt = g.add_vector(g.columns(parts, 2 * ssm.d_inner + d_bc, ssm.dt_rank), f"{name}_dt.bias")
     u, bc = g.columns(ubc, 0, ssm.d_inner), g.columns(ubc, ssm.d_inner, d_bc)
     y = g.glu(z, g.selective_scan(u, dt, bc, name, ssm.d_state, scalar_decay=True), "silu")

@@ -70,7 +70,7 @@ static void shift_item(const Context *c, u32 n_rows, const void *args, u32 item)
 const Kernel token_shift = {shift_items, shift_item};
 
 typedef struct ConvArgs {
-  u32 x, x_stride, out, out_stride, weight, state, width, taps;
+  u32 x, x_stride, out, out_stride, weight, bias, state, width, taps; /* bias 0: none */
 } ConvArgs;
 
 static u32 conv_items(const Context *c, u32 n_rows, const void *args) {
@@ -90,7 +90,7 @@ static void conv_item(const Context *c, u32 n_rows, const void *args, u32 item) 
   for (u32 i = item * CHEAP_COLUMNS; i < min_u32((item + 1) * CHEAP_COLUMNS, a->width); i++) {
     const f32 *weight = (const f32 *)at(a->weight) + i * a->taps;
     for (u32 r = 0; r < n_rows; r++) {
-      f32 sum = 0;
+      f32 sum = a->bias ? ((const f32 *)at(a->bias))[i] : 0;
       for (u32 tap = 0; tap < a->taps; tap++) sum += weight[tap] * conv_input(a, s.before, r + tap, i);
       out_row(a->out, a->out_stride, r)[i] = sum;
     }

@@ -12,8 +12,10 @@ def token_shift(op, width=20, n_mixes=3):
     return op.finish(op.builder.token_shift(op.x(), "mix", n_mixes, 1, 1, width))
 
 
-def conv(op, width=70, taps=4):
+def conv(op, width=70, taps=4, bias=False):
     op.tensors.add_floats("taps.weight", _normal(op, width, taps))
+    if bias:
+        op.tensors.add_floats("taps.bias", _normal(op, width))
     return op.finish(op.builder.conv(op.x(), "taps", taps))
 
 
@@ -41,7 +43,7 @@ def wkv7(op, n_head=3, head_dim=20):
 
 GRAPHS = [
     (token_shift, 20, {}), (token_shift, 6, {"width": 6, "n_mixes": 1}),
-    (conv, 70, {}), (conv, 10, {"width": 10, "taps": 2}), (conv, 8, {"width": 8, "taps": 9}),
+    (conv, 70, {"bias": True}), (conv, 10, {"width": 10, "taps": 2}), (conv, 8, {"width": 8, "taps": 9}),
     (selective_scan, 32, {}), (selective_scan, 36, {"n_head": 36, "head_dim": 1, "n_group": 1, "d_state": 16,
                                                      "scalar_decay": False}),
     (selective_scan, 24, {"n_head": 2, "head_dim": 12, "n_group": 1, "d_state": 32, "scalar_decay": False}),

@@ -25,6 +25,17 @@ def test_a_missing_key_is_named(architecture, key):
         build_graph(metadata, tensors, 64)
 
 
+@pytest.mark.parametrize("architecture, name", [
+    ("mamba", "ssm_conv1d"), ("mamba", "ssm_dt"), ("mamba2", "ssm_conv1d"), ("mamba2", "ssm_dt"), ("qwen35", "ssm_dt"),
+    ("rwkv7", "attn_norm"), ("rwkv7", "attn_norm_2"), ("rwkv7", "time_mix_ln"), ("lfm2moe", "exp_probs_b"),
+])
+def test_biases_that_a_model_cannot_do_without_are_named(architecture, name):
+    metadata, tensors = open_file(architecture)
+    bias = next(tensor for tensor in tensors if tensor.endswith(f".{name}.bias"))
+    with pytest.raises(ModelError, match=f"no tensor {bias}, which should have the shape"):
+        build_graph(metadata, {key: info for key, info in tensors.items() if key != bias}, 64)
+
+
 @pytest.mark.parametrize("architecture, key, value, named", [
     ("mamba", "ssm.conv_kernel", 1, "ssm.conv_kernel"), ("mamba", "ssm.dt_b_c_rms", 3, "ssm.dt_b_c_rms is 3"),
     ("mamba", "ssm.inner_size", 96, "ssm_in.weight"), ("mamba", "ssm.state_size", 8, "ssm_x.weight"),

@@ -22,8 +22,10 @@ def token_shift(b: CallBuilder, step: Step) -> Iterator[Call]:
 
 
 def conv(b: CallBuilder, step: Step) -> Iterator[Call]:
-    dims = pack(step.width, step.attrs["taps"], 4 * quads(step.width), _state_width(b, step))
-    yield from _over_columns(b, step, step.width, dims)
+    has_bias = len(step.weights) > 1
+    dims = pack(step.width, step.attrs["taps"], 4 * quads(step.width), _state_width(b, step), int(has_bias))
+    weight, *_ = bound = [Operand("vector", w.name) for w in step.weights]
+    yield from _over_columns(b, step, step.width, dims, (*bound, weight)[:2])
 
 
 def selective_scan(b: CallBuilder, step: Step) -> Iterator[Call]:
@@ -51,10 +53,15 @@ def wkv7(b: CallBuilder, step: Step) -> Iterator[Call]:
     yield from _over_columns(b, step, step.width, dims, QUADS=_quads_of_head(step))
 
 
-def _over_columns(b: CallBuilder, step: Step, columns: int, dims: bytes, **values: int | bool) -> Iterator[Call]:
-    """One invocation for each column, whatever the number of tokens; operands: inputs, weights, output, state."""
+def _over_columns(b: CallBuilder, step: Step, columns: int, dims: bytes, vectors: tuple[Operand, ...] = (),
+                  **values: int | bool) -> Iterator[Call]:
+    """One invocation for each column, whatever the number of tokens; operands: inputs, vectors, output, state.
+
+    ``vectors`` are the step's weights unless given.
+    """
     workgroup = b.tuning.elementwise_workgroup
-    inputs = (*(Operand("slot", slot) for slot in step.inputs), *(Operand("vector", w.name) for w in step.weights))
+    vectors = vectors or tuple(Operand("vector", weight.name) for weight in step.weights)
+    inputs = (*(Operand("slot", slot) for slot in step.inputs), *vectors)
     operands = (*inputs, Operand("slot", step.output), Operand("state", step.attrs["state"]))
     pipeline = b.pipeline(f"{step.kernel}.wgsl", "r" * len(inputs) + "ww", WORKGROUP=workgroup, **values)
     yield Call(step.name, (Choice(1, -(-columns // workgroup), pipeline),), dims, operands, step.rows, once=True)

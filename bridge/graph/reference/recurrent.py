@@ -32,7 +32,7 @@ def _conv(session, batch, inputs, weights, attrs):
     rows = np.concatenate([before, x])
     after[:] = rows[-(taps - 1):]
     weight = weights[0].reshape(x.shape[1], taps)
-    return sum(rows[i:i + len(x)] * weight[:, i] for i in range(taps))
+    return sum((rows[i:i + len(x)] * weight[:, i] for i in range(taps)), weights[1] if len(weights) > 1 else F32(0))
 
 
 def _selective_scan(session, batch, inputs, weights, attrs):

@@ -17,7 +17,8 @@ def token_shift(b: OpBuilder, step: Step) -> Iterator[Op]:
 
 def conv(b: OpBuilder, step: Step) -> Iterator[Op]:
     rows = stride(step.width)
-    yield _op(step, lambda x, out, state: (x, rows, out, rows, *_vectors(step), state, step.width, step.attrs["taps"]))
+    weight, bias = (*_vectors(step), None)[:2]
+    yield _op(step, lambda x, out, state: (x, rows, out, rows, weight, bias, state, step.width, step.attrs["taps"]))
 
 
 def selective_scan(b: OpBuilder, step: Step) -> Iterator[Op]:
