@@ -85,6 +85,7 @@ test: gemma minilm setup
 
 bench: gemma minilm setup
 	@$(PY) -m tools.bench_page $(ARGS)
+	@$(PY) -m tools.bench_embeddings
 
 dist: site
 	@rm -rf build/dist

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from bridge.errors import ModelError
+from bridge.errors import ModelError, UnsupportedError
 from bridge.graph.graph import (
     ACTIVATIONS, ALL, EMBEDDINGS, LOGITS, OUTPUTS, TOKENS, Graph, KvLayer, Node, Weight, reachable, without_leading_ones)
 from bridge.graph.rope import RopeTable
@@ -127,6 +127,9 @@ class GraphBuilder:
                   scale: float, softcap: float = 0.0, window: int = 0, sinks: str | None = None) -> Node:
         """Causal attention with a cache of its own for this layer; in a model that is not causal, without one."""
         if not self._causal:
+            if sinks is not None:
+                raise UnsupportedError("attention with sinks in both directions is not supported; this file has sinks, and "
+                                       "says that its attention is not causal")
             before, after = (window // 2, window // 2) if self._symmetric else (window - 1, ALL)
             return self.text_attention(q, k, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, scale=scale,
                                        head_dim_v=head_dim_v, softcap=softcap, before=before if window else ALL,
@@ -140,6 +143,9 @@ class GraphBuilder:
 
     def attention_again(self, q: Node, earlier: Node, *, n_head: int, window: int = 0) -> Node:
         """Attention over the cache that an ``earlier`` attention of the same batch has filled."""
+        if not self._causal:
+            raise UnsupportedError("layers that share keys and values are supported in causal models only; this file says "
+                                   "that its attention is not causal")
         attrs = {**earlier.attrs, "n_head": n_head, "window": window}
         return self._add("attention", (q, earlier), (), q.rows, n_head * attrs["head_dim_v"], f"again {earlier.name}",
                          **attrs)

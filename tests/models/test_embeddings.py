@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from bridge.errors import ModelError
+from bridge.errors import ModelError, UnsupportedError
 from bridge.gguf import open_gguf
-from bridge.graph import EMBEDDINGS, LOGITS
+from bridge.graph import ALL, EMBEDDINGS, LOGITS
 from bridge.models import build_graph
 from bridge.models.bert import alibi_slopes
 from bridge.models.t5encoder import relative_buckets
@@ -49,6 +49,22 @@ def opened(name):
 def test_a_decoder_has_logits_and_embeddings_and_an_encoder_only_these():
     assert set(build_graph(*opened("qwen3-embed-last-q8_0"), 64).results) == {LOGITS, EMBEDDINGS}
     assert set(build_graph(*opened("bert-mean-f32"), 64).results) == {EMBEDDINGS}
+
+
+@pytest.mark.parametrize("name", ["qwen2-f16", "gemma2-f32", "phi2-q8_0", "granite-f16"])
+def test_a_decoder_that_is_not_causal_reads_whole_texts(name):
+    metadata, tensors = opened(name)
+    metadata[f"{metadata['general.architecture']}.attention.causal"] = False
+    graph = build_graph(metadata, tensors, 64)
+    assert graph.reads_whole_texts and not graph.kv_layers
+    assert [node.attrs["after"] for node in graph.nodes if node.op == "text_attention"] == [ALL] * metadata[
+        f"{metadata['general.architecture']}.block_count"]
+
+
+def test_what_both_directions_do_not_go_with_is_said():
+    metadata, tensors = opened("gpt-oss-mxfp4")
+    with pytest.raises(UnsupportedError, match="attention with sinks in both directions is not supported"):
+        build_graph(metadata | {"gpt-oss.attention.causal": False}, tensors, 64)
 
 
 def test_a_mean_over_a_decoder_leaves_the_head_out():
