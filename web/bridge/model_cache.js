@@ -72,7 +72,7 @@ export async function keepChecksums(name, url, stored, sums) {
   if (!stored) return;
   try {
     const cache = await cacheStorage().open(name + CHECKSUMS);
-    await cache.put(url, Response.json({ storedAt: stored, sums }));
+    await cache.put(url, new Response(JSON.stringify({ storedAt: stored, sums })));
   } catch {
     // The disk is full, or the browser forbids it.
   }
