@@ -349,7 +349,8 @@ function startThread(name) {
     return new Worker(THREAD_SCRIPT, { type: 'module', name });
   } catch (error) {
     if (error.name !== 'SecurityError') throw error;
-    threadBlob ??= URL.createObjectURL(new Blob([`import ${JSON.stringify(THREAD_SCRIPT)};`], { type: 'text/javascript' }));
+    const source = `import ${JSON.stringify(THREAD_SCRIPT)};`;
+    threadBlob ??= URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
     return new Worker(threadBlob, { type: 'module', name });
   }
 }

@@ -24,7 +24,10 @@ NOT_IN_THIS_BUILD = {
 NOTHING_TO_RELEASE = ("unloadMultimodalProjector", "unloadDraftModel", "freeDecisionHead", "clearLoraAdapters")
 """Calls that free what this build never holds: they succeed."""
 
-URL_NEEDED = {"loadMultimodalProjector": "Multimodal projector URL/path is empty.", "loadDraftModel": "Draft model URL is empty."}
+URL_NEEDED = {
+    "loadMultimodalProjector": "Multimodal projector URL/path is empty.",
+    "loadDraftModel": "Draft model URL is empty.",
+}
 """What is said of calls whose first argument is an address, and empty."""
 
 PROBES: dict[str, dict[str, Any]] = {

@@ -30,8 +30,8 @@ Progress = Callable[[Mapping[str, int]], None]
 
 @dataclass(frozen=True)
 class Loaded:
-    """``source`` and ``options`` are the load's own; ``facts``: where the bytes came from and what became of the cache (see
-    bridge.host.sources.PageSource)."""
+    """``source`` and ``options`` are the load's own; ``facts``: where the bytes came from and what became of the cache
+    (see bridge.host.sources.PageSource)."""
 
     model: Model
     source: Any

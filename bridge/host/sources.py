@@ -42,7 +42,7 @@ class PageSource:
         return json.loads(self.js.facts())
 
     async def content_mark(self, tensors: Iterable[Any]) -> bytes:
-        """Checksums of all bytes; reads what is left of the files. Raises SourceError, also for a damaged cache entry."""
+        """Checksums of all bytes; reads what is left of the files. Raises SourceError, also for a damaged entry."""
         try:
             return (await self.js.checksum()).encode()
         except JsException as error:

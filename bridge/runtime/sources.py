@@ -1,9 +1,9 @@
 """Asynchronous byte sources: how the loader reads a model, whatever holds its bytes.
 
 A source has ``size`` (bytes), ``async read(offset, length) -> bytes``, ``stream(offset, length)``, an asynchronous
-iterator of byte chunks, and ``async content_mark(tensors)``, bytes that change with the weights; one that joins the files
-of a split model also has ``shards``, their sizes. In a page ``bridge.host.sources`` wraps JavaScript sources in the same
-shape.
+iterator of byte chunks, and ``async content_mark(tensors)``, bytes that change with the weights; one that joins the
+files of a split model also has ``shards``, their sizes. In a page ``bridge.host.sources`` wraps JavaScript sources in
+the same shape.
 """
 
 from __future__ import annotations

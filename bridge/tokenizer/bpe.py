@@ -17,7 +17,7 @@ CHAR_TO_BYTE = {char: byte for byte, char in BYTE_TO_CHAR.items()}
 
 _OUTSIDE = {chr(code): "\ufffe" for code in range(256) if chr(code) not in CHAR_TO_BYTE}
 CHAR_TO_LATIN = str.maketrans(_OUTSIDE | {char: chr(byte) for char, byte in CHAR_TO_BYTE.items()})
-"""The byte alphabet to the characters whose Latin-1 codes are the bytes, and what is outside it to what Latin-1 lacks."""
+"""The byte alphabet to the characters whose Latin-1 codes are the bytes; what is outside it to what Latin-1 lacks."""
 
 
 def spell(token_text: str) -> bytes:

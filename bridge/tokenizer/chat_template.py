@@ -40,8 +40,8 @@ def render_chat(
 ) -> str:
     """Text of `messages` (mappings with `role` and `content`) by a Jinja chat template.
 
-    `extra` is what else the template gets: tools, documents, enable_thinking, ... Templates may change what they are given;
-    they are given a copy. Raises ChatTemplateError.
+    `extra` is what else the template gets: tools, documents, enable_thinking, ... Templates may change what they are
+    given; they are given a copy. Raises ChatTemplateError.
     """
     try:
         return _compiled(template).render(

@@ -127,7 +127,7 @@ class Tokenizer:
         return piece
 
     def plain_texts(self) -> list[str | None]:
-        """What all tokens say, None for those where `token_bytes` has to be asked: some ten times faster than asking for all.
+        """What all tokens say, None for those where `token_bytes` has to be asked; much faster than asking for all.
 
         Told are whole texts of ordinary tokens, whose `token_bytes` are their UTF-8.
         """

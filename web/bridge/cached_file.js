@@ -1,7 +1,9 @@
 import { openForLoad } from '../byte_source.js';
 import { CacheWriter } from './cache_writer.js';
 import { PieceSums } from './content_sum.js';
-import { cacheStorage, entryChecksums, entryHeaders, isCacheable, keepChecksums, storedAt, usableEntry } from './model_cache.js';
+import {
+  cacheStorage, entryChecksums, entryHeaders, isCacheable, keepChecksums, storedAt, usableEntry,
+} from './model_cache.js';
 
 /**
  * One file of a model, read once from front to back: from Cache Storage where it is there, else from the network and into
@@ -119,7 +121,8 @@ export class CachedFile {
   }
 
   async checksum() {
-    for await (const _ of this.#source.stream(this.received())); // the writer and the sums get what is left, see onChunk
+    // The writer and the sums get what is left, see onChunk.
+    for await (const _ of this.#source.stream(this.received()));
     return this.#sums.finish().join('');
   }
 

@@ -111,7 +111,7 @@ export class PieceSums {
     }
   }
 
-  /** The checksums of the whole file, which has been fed; throws where it is not the expected one. @returns {string[]} */
+  /** The checksums of the file, all of which was fed; throws where it is not the expected one. @returns {string[]} */
   finish() {
     if (this.#left < this.#pieceBytes) this.#endPiece();
     if (this.#expected && this.#expected.length !== this.#sums.length) this.#refuse();
@@ -129,6 +129,7 @@ export class PieceSums {
 
   #refuse() {
     const end = this.#sums.length * this.#pieceBytes;
-    throw new ByteSourceError('CACHE_DAMAGED', `the cached file is damaged before byte ${end}: its checksum does not match`);
+    const text = `the cached file is damaged before byte ${end}: its checksum does not match`;
+    throw new ByteSourceError('CACHE_DAMAGED', text);
   }
 }

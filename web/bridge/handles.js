@@ -1,6 +1,6 @@
 /**
- * Handles of what a page has loaded beside the model: counted from 1 and never used twice in one bridge, each standing for
- * the engine's own. They end with the model they were loaded for.
+ * Handles of what a page has loaded beside the model: counted from 1 and never used twice in one bridge, each standing
+ * for the engine's own. They end with the model they were loaded for.
  */
 export class Handles {
   #name;

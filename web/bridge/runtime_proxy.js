@@ -1,7 +1,7 @@
 import { errorFromMessage, WorkerFailure } from './failures.js';
 
 const DISPOSE_MS = 800;
-/** Events that prove a completion is moving: besides tokens the batches of the prompt, and the model's way to the CPU. */
+/** Events that prove a completion is moving: tokens, batches of the prompt, and the model's way to the CPU. */
 const SIGNS_OF_LIFE = ['token', 'prefill', 'recovery'];
 
 /**
