@@ -13,6 +13,9 @@ from bridge.graph.graph import (
 from bridge.graph.rope import RopeTable
 
 
+MAX_NAME = 64
+
+
 class GraphBuilder:
     """Builds a graph over the tensors of one file.
 
@@ -142,10 +145,13 @@ class GraphBuilder:
                          scale=scale, softcap=softcap, window=window)
 
     def attention_again(self, q: Node, earlier: Node, *, n_head: int, window: int = 0) -> Node:
-        """Attention over the cache that an ``earlier`` attention of the same batch has filled."""
+        """Attention over the cache that an ``earlier`` attention of the same batch has filled, and that lasts for both."""
         if not self._causal:
             raise UnsupportedError("layers that share keys and values are supported in causal models only; this file says "
                                    "that its attention is not causal")
+        kv = self._kv_layers[earlier.attrs["layer"]]
+        reach = max(kv.window, window) if kv.window and window else 0
+        self._kv_layers[earlier.attrs["layer"]] = replace(kv, window=reach)
         attrs = {**earlier.attrs, "n_head": n_head, "window": window}
         return self._add("attention", (q, earlier), (), q.rows, n_head * attrs["head_dim_v"], f"again {earlier.name}",
                          **attrs)
@@ -335,6 +341,8 @@ class GraphBuilder:
 
     def _add(self, op: str, inputs: tuple[Node, ...], weights: tuple[Weight, ...], rows: str, width: int, name: str,
              **attrs: Any) -> Node:
+        if len(name) > MAX_NAME:  # made of the names of nodes that are made of others
+            name = f"{name[:MAX_NAME - 1]}…"
         node = Node(op, inputs, weights, attrs, rows, width, name)
         self._nodes.append(node)
         return node
