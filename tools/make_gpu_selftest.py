@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bridge.gpu import selftest
+from bridge.gpu import selftest_cases as selftest
 from bridge.gpu.formats import FORMATS
 from bridge.quants import dequantize
 from bridge.quants.random import random_blocks

@@ -226,7 +226,8 @@ export class GpuDevice {
    * Streams a file into buffers.
    *
    * @param {{stream: Function}} source  of byte_source.js
-   * @param {string} plan  JSON {ranges: [[start, end, segments]], segments: [[offset, length, buffer handle or 0, name]]}
+   * @param {string} plan  JSON {ranges: [[start, end, segments]], segments: [[offset, length,
+   *   buffer handle or 0, name, where in the buffer]]}
    * @param {(position: number) => void} onProgress
    * @returns {Promise<Uint8Array[]>} the segments without a buffer
    */
@@ -237,8 +238,8 @@ export class GpuDevice {
     const host = [];
     const meter = new ProgressMeter(onProgress);
     let pending = 0;
-    const write = ([, , handle], offset, bytes) => {
-      if (handle) this.#queue.writeBuffer(this.#objects.get(handle), offset, bytes);
+    const write = ([, , handle, , at], offset, bytes) => {
+      if (handle) this.#queue.writeBuffer(this.#objects.get(handle), at + offset, bytes);
       else host.at(-1).set(bytes, offset);
     };
     const begin = ([, length, handle]) => {

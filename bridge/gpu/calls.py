@@ -40,9 +40,10 @@ class Pipeline(NamedTuple):
             words.append(values["FORMAT"].removeprefix("formats/").removesuffix(".wgsl"))
         if "TOKENS" in values:
             words.append(f"tokens={values['TOKENS']}")
-        if "ACT" in values:
+        if values.get("ACT"):
             words.append(values["ACT"])
-        return " ".join(words + [flag.lower() for flag in ("EXPERTS", "NEOX", "CENTRED", "KV_F16") if values.get(flag)])
+        flags = ("EXPERTS", "NORM", "NORMED", "NEOX", "CENTRED", "KV_F16")
+        return " ".join(words + [flag.lower() for flag in flags if values.get(flag)])
 
 
 class Operand(NamedTuple):
@@ -142,6 +143,10 @@ class CallBuilder:
         dims = pack(columns, WORD_OF_ROWS[step.rows], *constants)
         yield from self.by_columns(step, file, dims, self.slots(step), columns, **values)
 
-    def matmul_pipeline(self, matrix: Matrix, shape: MatmulShape, experts: bool, heads: bool = False) -> Pipeline:
-        return self.pipeline("matmul.wgsl", "rrrrw" + "r" * len(grid_of(matrix)), **shape.values, **matrix.format.values,
-                             EXPERTS=experts, HEADS=heads, GRID_BINDING=7)
+    def matmul_pipeline(self, matrix: Matrix, shape: MatmulShape, *, EXPERTS: bool = False, HEADS: bool = False,
+                        NORM: bool = False, ACT: str | None = None) -> Pipeline:
+        """The flags are those of kernels/wgsl/matmul.wgsl."""
+        access = "rrrrw" + "r" * NORM + "r" * len(grid_of(matrix))
+        return self.pipeline("matmul.wgsl", access, **shape.values, **matrix.format.values, EXPERTS=EXPERTS, HEADS=HEADS,
+                             NORM=NORM, GATED=ACT is not None, ACT=ACT or "", OUTS=shape.rows // (2 if ACT else 1),
+                             GRID_BINDING=8 if NORM else 7)

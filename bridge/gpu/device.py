@@ -72,15 +72,16 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Segment:
-    """``length`` bytes of the file from ``offset`` that fill ``buffer`` from its start (None: they go to the host).
+    """``length`` bytes of the file from ``offset`` that fill ``buffer`` from its byte ``at`` on (None: they go to the host).
 
-    The buffer ends with zeros when the length is not a multiple of 4.
+    ``at`` is a multiple of 4; zeros follow when the length is not.
     """
 
     offset: int
     length: int
     buffer: Any
     name: str
+    at: int = 0
 
 
 class Device(Protocol):

@@ -105,7 +105,7 @@ class JsDevice:
             return await self._upload_from_python(source, segments, progress, cancel)
         plan = json.dumps({
             "ranges": ranges_of(segments),
-            "segments": [(s.offset, s.length, s.buffer or 0, s.name) for s in segments],
+            "segments": [(s.offset, s.length, s.buffer or 0, s.name, s.at) for s in segments],
         })
         on_progress = create_proxy(lambda position: progress(position, source.size))
         forget = cancel.on_cancel(lambda: self._call("abortUpload"))

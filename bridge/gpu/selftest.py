@@ -8,75 +8,31 @@ one small attention runs; what comes out must be what numpy computed when ``self
 
 from __future__ import annotations
 
-import json
-import struct
 from array import array
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from bridge.errors import DeviceError
-from bridge.gpu.calls import CallBuilder, Operand, Pipeline, kv_unit, quads, unit_of
+from bridge.gpu.calls import CallBuilder, Operand, Pipeline, quads
 from bridge.gpu.device import Device, Dispatch, Limits
 from bridge.gpu.formats import grid_bytes
+from bridge.gpu.selftest_cases import N_HEAD, N_HEAD_KV, N_ROWS, N_TOKENS, ROPE_TABLES, Case, answers, cases_of
 from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning
 from bridge.gpu.weights import place_weights
 from bridge.graph.cache import CacheLayout
-from bridge.graph.graph import ALL, TOKENS, KvLayer, Weight
+from bridge.graph.graph import KvLayer
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan, Step, constant
 
-N_TOKENS = 5
-N_ROWS = 3
-N_USED = 2
-N_HEAD, N_HEAD_KV = 4, 2
-HEAD_DIMS = {4: 16, 2: 10}  # by the unit in which the cache is read
-ENDS = 8
-"""Elements at each end of a decoded row that are compared; products cover the others."""
 TOLERANCE = 1e-3
 """Of the largest expected value of a row: far above rounding, far below any mistake."""
 
 
-def input_value(token: int, column: int) -> float:
-    """The inputs of every case: multiples of 1/16 below 1, exact in halves too."""
-    return ((column * 7 + token * 13) % 31 - 15) / 16
-
-
-def chosen_experts(token: int) -> list[int]:
-    """Which weight rows stand for the experts of a token."""
-    return [(token + e) % N_ROWS for e in range(N_USED)]
-
-
-@dataclass(frozen=True)
-class _Case:
-    """Steps over slots of their own; the last one's output must have the ``expected`` rows in the given columns."""
-
-    what: str
-    steps: tuple[Step, ...]
-    inputs: Mapping[int, bytes]
-    columns: Sequence[int]
-    expected: Sequence[Sequence[float]]
-
-
-@cache
-def _answers() -> dict[str, Any]:
-    return json.loads(files("bridge.gpu").joinpath("selftest.json").read_text())
-
-
 async def self_test(device: Device, plan: Plan, tuning: Tuning, pipelines: Mapping[Pipeline, Any], kv_type: str) -> None:
     """Raise DeviceError when the device computes something else; ``pipelines`` are those compiled for the plan."""
-    used = dict.fromkeys((s.kernel, s.weights[0].type) for s in plan.steps
-                         if s.kernel in _FORMAT_CASES and s.attrs.get("of", "tokens") == "tokens")
-    cases = [_FORMAT_CASES[kernel](type_name, 10 * i) for i, (kernel, type_name) in enumerate(used)]
-    if plan.kv_layers:
-        cases.append(_attention_case(HEAD_DIMS[kv_unit(plan)], 10 * len(cases)))
-    texts = {_text_variant(step) for step in plan.steps if step.kernel == "text_attention"}
-    cases += [_text_attention_case(*variant, 10 * (len(cases) + i)) for i, variant in enumerate(sorted(texts))]
-    run = _Run(device, tuning, pipelines, kv_type, cases)
+    run = _Run(device, tuning, pipelines, kv_type, cases_of(plan))
     try:
         results = await run.results()
     finally:
@@ -85,7 +41,7 @@ async def self_test(device: Device, plan: Plan, tuning: Tuning, pipelines: Mappi
         _compare(what, case, rows)
 
 
-def _compare(what: str, case: _Case, rows: Sequence[Sequence[float]]) -> None:
+def _compare(what: str, case: Case, rows: Sequence[Sequence[float]]) -> None:
     for row, expected in zip(rows, case.expected, strict=True):
         allowed = TOLERANCE * max(map(abs, expected))
         for column, value in zip(case.columns, expected, strict=True):
@@ -98,12 +54,12 @@ class _Run:
     """One program for all cases; every output has a region of one buffer, so that one copy brings them all back."""
 
     def __init__(self, device: Device, tuning: Tuning, pipelines: Mapping[Pipeline, Any], kv_type: str,
-                 cases: Sequence[_Case]) -> None:
+                 cases: Sequence[Case]) -> None:
         self.handles: list[Any] = []
         self._device, self._pipelines = device, pipelines
         steps = tuple(step for case in cases for step in case.steps)
         kv_width = max(N_HEAD_KV * step.attrs.get("head_dim", 0) for step in steps)
-        plan = Plan(steps, (), {}, 0, {}, (KvLayer(kv_width, kv_width, 0),))
+        plan = Plan(steps, (), {}, 0, ROPE_TABLES, (KvLayer(kv_width, kv_width, 0),))
         self._kv_nbytes = 4 * N_TOKENS * kv_width
         self._layout = BatchLayout(plan)
         cache = CacheLayout(plan.kv_layers, N_TOKENS, N_TOKENS, kv_type, kv_type)
@@ -112,16 +68,21 @@ class _Run:
         self._cases = cases
         self._buffers: dict[Operand, Any] = {}
         self._size = 0  # of the results buffer
-        self._regions: list[tuple[str, _Case, int]] = []
+        self._regions: list[tuple[str, Case, int]] = []
         self._planned: list[tuple[Any, Any, list[tuple[Any, int, int | None] | None]]] = []
 
-    async def results(self) -> list[tuple[str, _Case, list[Sequence[float]]]]:
+    async def results(self) -> list[tuple[str, Case, list[Sequence[float]]]]:
         """(name, case, rows of its output) of every variant of every case."""
         for case in self._cases:
             for slot, data in case.inputs.items():
                 self._buffers[Operand("slot", slot)] = self._filled(data)
-            for step in case.steps:
+            for name, values in case.vectors.items():
+                self._buffers[Operand("vector", name)] = self._filled(array("f", values).tobytes())
+            for step in case.steps[:-1]:
+                if step.output is not None:
+                    self._buffers[Operand("slot", step.output)] = self._made(N_TOKENS * 16 * quads(step.width))
                 self._plan_step(case, step)
+            self._plan_step(case, case.steps[-1])
         data = await self._replay()
         found = []
         for what, case, offset in self._regions:
@@ -130,16 +91,17 @@ class _Run:
             found.append((what, case, rows))
         return found
 
-    def _plan_step(self, case: _Case, step: Step) -> None:
+    def _plan_step(self, case: Case, step: Step) -> None:
         (call,) = calls_of(self._builder, step)
+        is_last = step is case.steps[-1]
         for choice in call.choices:
             entries: list[Any] = []
             for operand in call.operands:
-                if operand == Operand("slot", step.output):
+                if is_last and operand == Operand("slot", step.output):
                     entries.append((None, self._size, N_TOKENS * 16 * quads(step.width)))
                 else:
                     entries.append((self._buffer(operand), 0, None))
-            if step.output is not None:
+            if is_last:
                 self._regions.append((f"{case.what} ({choice.pipeline.label})", case, self._size))
                 alignment = self._device.limits.min_storage_buffer_offset_alignment
                 self._size += -(-N_TOKENS * 16 * quads(step.width) // alignment) * alignment
@@ -171,7 +133,7 @@ class _Run:
     def _buffer(self, operand: Operand) -> Any:
         if operand not in self._buffers:
             if operand.kind == "matrix":
-                self._buffers[operand] = self._filled(b64decode(_answers()["formats"][operand.key.split()[-1]]["rows"]))
+                self._buffers[operand] = self._filled(self._rows(operand))
             elif operand.kind == "grid":
                 self._buffers[operand] = self._filled(grid_bytes(operand.key))
             elif operand.kind == "constant":
@@ -182,6 +144,15 @@ class _Run:
                 self._buffers[operand] = self._made(self._kv_nbytes)
         return self._buffers[operand]
 
+    def _rows(self, operand: Operand) -> bytes:
+        """What a matrix's buffer holds: the rows of its format, for each tensor that shares it."""
+        part = self._builder.placement.matrices[operand.key].parts[operand.part]
+        data = bytearray(part.nbytes)
+        for piece in part.pieces:
+            rows = b64decode(answers()["formats"][piece.weight.type]["rows"])
+            data[piece.offset:piece.offset + len(rows)] = rows
+        return bytes(data)
+
     def _made(self, size: int, uniform: bool = False) -> Any:
         buffer = self._device.create_buffer(size, uniform=uniform, label="self-test")
         self.handles.append(buffer)
@@ -191,74 +162,3 @@ class _Run:
         buffer = self._made(len(data))
         self._device.write_buffer(buffer, 0, data.ljust(-(-len(data) // 4) * 4, b"\0"))
         return buffer
-
-
-def _floats(text: str, width: int) -> list[Sequence[float]]:
-    values = array("f", b64decode(text))
-    return [values[i:i + width] for i in range(0, len(values), width)]
-
-
-def _inputs(width: int) -> bytes:
-    """Rows of inputs as a slot holds them, each a whole number of vec4s."""
-    padding = [0.0] * (4 * quads(width) - width)
-    return b"".join(array("f", [*(input_value(t, i) for i in range(width)), *padding]).tobytes() for t in range(N_TOKENS))
-
-
-def _embed_case(type_name: str, slot: int) -> _Case:
-    answers = _answers()["formats"][type_name]
-    n_in, ends = answers["n_in"], _floats(answers["ends"], 2 * ENDS)
-    weight = Weight(f"embed {type_name}", (N_ROWS, n_in), type_name)
-    step = Step("embed", (), slot, (weight,), {"of": "tokens", "scale": 1.0}, TOKENS, n_in, weight.name)
-    columns = [*range(ENDS), *range(n_in - ENDS, n_in)]
-    return _Case(f"{type_name} rows", (step,), {}, columns, [ends[t % N_ROWS] for t in range(N_TOKENS)])
-
-
-def _matmul_case(type_name: str, slot: int) -> _Case:
-    answers = _answers()["formats"][type_name]
-    weight = Weight(f"matmul {type_name}", (N_ROWS, answers["n_in"]), type_name)
-    step = Step("matmul", (slot,), slot + 1, (weight,), {}, TOKENS, N_ROWS, weight.name)
-    return _Case(f"{type_name} products", (step,), {slot: _inputs(answers["n_in"])}, range(N_ROWS),
-                 _floats(answers["products"], N_ROWS))
-
-
-def _experts_case(type_name: str, slot: int) -> _Case:
-    answers = _answers()["formats"][type_name]
-    weight = Weight(f"experts {type_name}", (N_ROWS, 1, answers["n_in"]), type_name)
-    step = Step("matmul_experts", (slot, slot + 1), slot + 2, (weight,), {"n_used": N_USED, "per_expert": False}, TOKENS,
-                N_USED, weight.name)
-    route = b"".join(struct.pack("<4f", *chosen_experts(t), 0.5, 0.5) for t in range(N_TOKENS))
-    products = _floats(answers["products"], N_ROWS)
-    return _Case(f"{type_name} experts", (step,), {slot: _inputs(answers["n_in"]), slot + 1: route}, range(N_USED),
-                 [[products[t][row] for row in chosen_experts(t)] for t in range(N_TOKENS)])
-
-
-def _attention_case(head_dim: int, slot: int) -> _Case:
-    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
-    attrs = {"layer": 0, "n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim,
-             "scale": 1.0, "softcap": 0.0, "window": 0}
-    steps = (Step("kv_write", (slot + 1, slot + 2), None, (), {"layer": 0}, TOKENS, 0, "kv_write"),
-             Step("attention", (slot,), slot + 3, (), attrs, TOKENS, width, "attention"))
-    inputs = {slot: _inputs(width), slot + 1: _inputs(kv_width), slot + 2: _inputs(kv_width)}
-    return _Case("attention", steps, inputs, range(width), _floats(_answers()["attention"][str(head_dim)], width))
-
-
-def _text_variant(step: Step) -> tuple[int, bool, bool]:
-    """What tells the pipelines of text attention apart: columns read at a time, and how the bias is given."""
-    attrs = step.attrs
-    return unit_of((attrs["head_dim"], attrs["head_dim_v"])), bool(attrs["slopes"]), bool(attrs["buckets"])
-
-
-def _text_attention_case(unit: int, has_slopes: bool, has_buckets: bool, slot: int) -> _Case:
-    """With nothing seen after a token and a bias of zero the answer is that of causal attention."""
-    head_dim = HEAD_DIMS[unit]
-    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
-    attrs = {"n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim, "scale": 1.0,
-             "softcap": 0.0, "before": ALL, "after": 0, "slopes": (0.0,) * N_HEAD if has_slopes else (),
-             "buckets": (0,) if has_buckets else ()}
-    weights = (Weight("bias", (N_HEAD,), "F32"),) if has_buckets else ()
-    step = Step("text_attention", (slot, slot + 1, slot + 2), slot + 3, weights, attrs, TOKENS, width, "text attention")
-    inputs = {slot: _inputs(width), slot + 1: _inputs(kv_width), slot + 2: _inputs(kv_width)}
-    return _Case("text attention", (step,), inputs, range(width), _floats(_answers()["attention"][str(head_dim)], width))
-
-
-_FORMAT_CASES = {"embed": _embed_case, "matmul": _matmul_case, "matmul_experts": _experts_case}

@@ -101,9 +101,10 @@ class GpuSession:
         finally:
             await _settled(upload)
         host = upload.result()
-        for name, weight in self._placement.vectors.items():
-            if name in host:
-                self._device.write_buffer(self._buffers[Operand("vector", name)], 0, to_floats(host[name], weight.type))
+        for tensor, vector in self._placement.vectors.items():
+            if tensor in host:
+                values = to_floats(host[tensor], vector.weight.type)
+                self._device.write_buffer(self._buffers[Operand("vector", vector.name)], FLOAT_BYTES * vector.at, values)
         factors = {name: to_floats(host[name], tensors[name].type.name) for name in self._placement.host}
         self._layout = BatchLayout(self._plan, factors)
         await self._device.check()
@@ -213,8 +214,8 @@ class GpuSession:
         for name, matrix in self._placement.matrices.items():
             for i, part in enumerate(matrix.parts):
                 self._buffers[Operand("matrix", name, i)] = self._device.create_buffer(part.nbytes, label=name)
-        for name, weight in self._placement.vectors.items():
-            self._buffers[Operand("vector", name)] = self._device.create_buffer(4 * weight.shape[0], label=name)
+        for name, size in self._placement.vector_sizes.items():
+            self._buffers[Operand("vector", name)] = self._device.create_buffer(16 * quads(size), label=name)
         for operand in {operand for call in self._calls for operand in call.operands if operand.kind == "grid"}:
             data = grid_bytes(operand.key)
             self._buffers[operand] = self._device.create_buffer(len(data), label=f"grid {operand.key}")

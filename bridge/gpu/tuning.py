@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.gpu.device import AdapterInfo
+from bridge.plan.fusion import Rule, add_after_norm, add_residual, gated_products, heads, norm_into_products
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,10 @@ class MatmulShape:
 
 @dataclass(frozen=True)
 class Tuning:
-    """``matmul``: the shape for single tokens, then those with more tokens per tile."""
+    """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens, then those with more tokens
+    per tile."""
 
+    rules: tuple[Rule, ...]
     matmul: tuple[MatmulShape, ...]
     elementwise_workgroup: int
     norm_workgroup: int
@@ -42,11 +45,15 @@ class Tuning:
     attention_chunk: int
 
 
+ALL_RULES = (heads, gated_products, add_residual, add_after_norm, norm_into_products)
+
 SOFTWARE = Tuning(
+    rules=ALL_RULES,
     matmul=(MatmulShape(workgroup=32, lanes=1, rows=4, tokens=1), MatmulShape(workgroup=32, lanes=1, rows=4, tokens=8)),
     elementwise_workgroup=32, norm_workgroup=16, attention_workgroup=32, attention_chunk=256,
 )
 HARDWARE = Tuning(
+    rules=ALL_RULES,
     matmul=(MatmulShape(workgroup=64, lanes=16, rows=2, tokens=1), MatmulShape(workgroup=64, lanes=16, rows=4, tokens=4)),
     elementwise_workgroup=64, norm_workgroup=64, attention_workgroup=64, attention_chunk=256,
 )

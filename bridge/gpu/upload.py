@@ -112,7 +112,7 @@ class Pump:
             if segment.buffer is None:
                 host[segment.name] += data
             else:
-                self._write_buffer(segment.buffer, offset, data)
+                self._write_buffer(segment.buffer, segment.at + offset, data)
 
         first = 0
         for start, end, count in ranges_of(segments):

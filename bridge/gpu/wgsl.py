@@ -6,6 +6,7 @@ comment lines, so that the files stay readable as WGSL:
     //@ include formats/k_scales.wgsl       (or a variant's string: //@ include ${FORMAT})
     //@ if NAME  …  //@ else  …  //@ end    (also: if not NAME)
     //@ for r in ROWS  …  ${r}  …  //@ end  (ROWS copies; compilers of software adapters do not unroll loops)
+    ${r+OUTS}                              (the sum of two integers)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bridge.kernels import kernel_text
 Values = Mapping[str, int | bool | str]
 
 _DIRECTIVE = re.compile(r"^\s*//@ (.+)$")
-_SUBSTITUTION = re.compile(r"\$\{(\w+)\}")
+_SUBSTITUTION = re.compile(r"\$\{(\w+)(?:\+(\w+))?\}")
 
 
 def kernel_source(file: str, values: Values) -> str:
@@ -42,11 +43,11 @@ def _expand(lines: list[str], values: Values) -> Iterator[str]:
         position += 1
         directive = _DIRECTIVE.match(line)
         if directive is None:
-            yield _SUBSTITUTION.sub(lambda name: str(values[name[1]]), line)
+            yield _substituted(line, values)
             continue
         match directive[1].split():
             case ["include", file]:
-                yield from _expand(_lines(_SUBSTITUTION.sub(lambda name: str(values[name[1]]), file)), values)
+                yield from _expand(_lines(_substituted(file, values)), values)
             case ["if", *condition]:
                 then, otherwise, position = _block(lines, position)
                 yield from _expand(then if _holds(condition, values) else otherwise, values)
@@ -56,6 +57,10 @@ def _expand(lines: list[str], values: Values) -> Iterator[str]:
                     yield from _expand(body, {**values, variable: i})
             case _:
                 raise ValueError(f"kernel directive {directive[1]!r} is not one of include, if, else, for, end")
+
+
+def _substituted(text: str, values: Values) -> str:
+    return _SUBSTITUTION.sub(lambda m: str(values[m[1]] + values[m[2]] if m[2] else values[m[1]]), text)
 
 
 def _holds(condition: list[str], values: Values) -> bool:

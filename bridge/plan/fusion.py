@@ -160,9 +160,9 @@ def norm_into_products(node: Node, uses: Uses) -> Node | None:
 
 def _side_by_side(products: tuple[Node, ...], uses: Uses) -> bool:
     """Whether these are products of the same x that can be one, with rows of weights one after the other."""
-    x = products[0].inputs[0]
-    return (all(p.op == "matmul" and p.inputs == (x,) for p in products) and uses.once(*products)
-            and uses.own_weights(*products))
+    inputs = products[0].inputs
+    return (len(inputs) == 1 and all(p.op == "matmul" and p.inputs == inputs for p in products)
+            and uses.once(*products) and uses.own_weights(*products))
 
 
 def _stacked(products: tuple[Node, ...], name: str, width: int, act: str | None) -> Node:

@@ -186,8 +186,10 @@ async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options:
     common = {**asdict(sizes), "kv_type": options.kv_type}
     if machine.device is not None:
         from bridge.gpu.session import GpuSession
+        from bridge.gpu.tuning import tuning_for
 
-        session = await GpuSession.create(machine.device, lower(graph), **common)
+        plan = lower(graph, tuning_for(machine.device.info).rules)
+        session = await GpuSession.create(machine.device, plan, **common)
     elif machine.cpu is not None:
         from bridge.simd.session import SimdSession
 

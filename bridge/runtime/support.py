@@ -65,7 +65,7 @@ def _check_webgpu(graph: Graph) -> None:
     from bridge.gpu.tuning import HARDWARE
     from bridge.gpu.weights import place_weights
 
-    plan, limits = lower(graph), Limits()
+    plan, limits = lower(graph, HARDWARE.rules), Limits()
     builder = CallBuilder(plan, place_weights(plan, limits), HARDWARE, cache=_cache(graph),
                           max_workgroups=limits.max_compute_workgroups_per_dimension)
     for step in plan.steps:

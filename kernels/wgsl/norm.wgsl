@@ -1,5 +1,5 @@
-// y = x / sqrt(mean(x²) + eps) (* weight (+ bias)) over each run of `group` columns, of x - mean(x) if CENTRED: one
-// workgroup for each run.
+// y = x / sqrt(mean(x²) + eps) (* weight (+ bias)) (+ residual) over each run of `group` columns, of x - mean(x) if CENTRED:
+// one workgroup for each run.
 
 struct Dims {
   group: u32,
@@ -7,6 +7,7 @@ struct Dims {
   rows_word: u32,
   period: u32,  // elements of weight and bias: `group`, or the columns of a row; 0: there is none
   has_bias: u32,
+  has_residual: u32,
   eps: f32,
 }
 
@@ -14,7 +15,8 @@ struct Dims {
 @group(0) @binding(2) var<storage, read> x: array<f32>;
 @group(0) @binding(3) var<storage, read> weight: array<f32>;
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
-@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(5) var<storage, read> residual: array<f32>;
+@group(0) @binding(6) var<storage, read_write> y: array<f32>;
 
 var<workgroup> parts: array<f32, WORKGROUP>;
 
@@ -45,14 +47,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     sum += value * value;
   }
   let factor = 1.0 / sqrt(sum_of_parts(local, sum) / f32(dims.group) + dims.eps);
-  if (dims.period == 0u) {
-    for (var i = local; i < dims.group; i += WORKGROUP) { y[first + i] = (x[first + i] - mean) * factor; }
-    return;
-  }
-  let w = column % dims.period;
+  let w = column % max(dims.period, 1u);
   for (var i = local; i < dims.group; i += WORKGROUP) {
-    var value = (x[first + i] - mean) * factor * weight[w + i];
+    var value = (x[first + i] - mean) * factor;
+    if (dims.period != 0u) { value *= weight[w + i]; }
     if (dims.has_bias != 0u) { value += bias[w + i]; }
+    if (dims.has_residual != 0u) { value += residual[first + i]; }
     y[first + i] = value;
   }
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from bridge.gguf import BytesSource, TensorInfo
 from bridge.gpu.session import GpuSession
+from bridge.gpu.tuning import tuning_for
 from bridge.graph import Graph, GraphBuilder
 from bridge.graph.reference import ReferenceSession
 from bridge.plan import lower
@@ -60,7 +61,8 @@ class Tensors:
 
 async def open_session(device: Any, graph: Graph, tensors: Tensors, **options: Any) -> GpuSession:
     options = {"n_ctx": 64, "n_ubatch": 8, "kv_type": "f32"} | options
-    session = await GpuSession.create(device, lower(graph), **options)
+    rules = (options.get("tuning") or tuning_for(device.info)).rules
+    session = await GpuSession.create(device, lower(graph, rules), **options)
     await session.load_weights(tensors.source, tensors.infos, lambda loaded, total: None, CancelToken())
     return session
 

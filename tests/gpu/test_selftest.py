@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from bridge.errors import DeviceError
-from bridge.gpu import selftest, wgsl
+from bridge.gpu import selftest_cases, wgsl
 from bridge.gpu.formats import FORMATS
 from bridge.gpu.session import GpuSession
+from bridge.gpu.tuning import SOFTWARE
 from bridge.kernels import kernel_text
 from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
@@ -20,7 +21,7 @@ def test_the_answers_are_what_the_tool_writes(capsys):
 
 
 def test_every_format_has_answers():
-    assert set(selftest._answers()["formats"]) == set(FORMATS)
+    assert set(selftest_cases.answers()["formats"]) == set(FORMATS)
 
 
 @pytest.mark.parametrize("file, right, wrong, message", [
@@ -31,7 +32,8 @@ def test_every_format_has_answers():
     ("formats/bytes.wgsl", "weight[at >> 2u] >> ((at & 2u) << 3u)", "flush(weight[at >> 2u] >> ((at & 2u) << 3u))",
      "self-test of Q8_0 "),
     ("matmul.wgsl", "sum${r}_${t} += group${r}.scale", "sum${r}_${t} = group${r}.scale",
-     "products \\(matmul q8_0 tokens=1\\)"),
+     "products \\(matmul q8_0 tokens=1"),
+    ("write_heads.wgsl", "select(-sine, sine, is_second)", "0.5", "self-test of attention"),
     ("attention.wgsl", "end = batch[FIRST_POSITION] + token + 1u", "end = batch[FIRST_POSITION] + token + 2u",
      "self-test of attention"),
     ("attention.wgsl", "sums[i] / total", "sums[i] / (total - total)", "self-test of attention"),
@@ -62,7 +64,7 @@ def test_it_is_one_submit_and_one_map(device):
     before = (device.counters.submits, device.counters.maps)
 
     async def create():
-        session = await GpuSession.create(device, lower(graph), n_ctx=8, n_ubatch=8)
+        session = await GpuSession.create(device, lower(graph, SOFTWARE.rules), n_ctx=8, n_ubatch=8)
         await session._preparation
         await session.close()
 

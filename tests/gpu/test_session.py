@@ -193,7 +193,7 @@ def test_bad_batches_are_refused_and_the_next_one_works(device, counters, model,
 
 
 async def load_and_close(device, graph, tensors, source, cancel):
-    session = await GpuSession.create(device, lower(graph), n_ctx=64, n_ubatch=8)
+    session = await GpuSession.create(device, lower(graph, SOFTWARE.rules), n_ctx=64, n_ubatch=8)
     try:
         await session.load_weights(source, tensors.infos, lambda loaded, total: None, cancel)
     finally:
@@ -228,7 +228,7 @@ def test_progress_counts_the_file_and_memory_in_flight_is_bounded(device, counte
     seen = []
 
     async def load():
-        session = await GpuSession.create(device, lower(graph), n_ctx=64, n_ubatch=8)
+        session = await GpuSession.create(device, lower(graph, SOFTWARE.rules), n_ctx=64, n_ubatch=8)
         await session.load_weights(tensors.source, tensors.infos, lambda *event: seen.append(event), CancelToken())
         await session.close()
 

@@ -1,5 +1,5 @@
 /**
- * Cuts a stream that starts at byte `position` into segments [offset, length, buffer, name] and those into writes of
+ * Cuts a stream that starts at byte `position` into segments [offset, length, buffer, name, …] and those into writes of
  * whole words, the last one padded with zeros. bridge/gpu/upload.py does the same in Python.
  */
 export class SegmentWriter {

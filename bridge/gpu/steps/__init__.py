@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bridge.errors import UnsupportedError
 from bridge.gpu.calls import Call, CallBuilder
-from bridge.gpu.steps import attention, dense, experts, recurrent, texts
+from bridge.gpu.steps import attention, dense, experts, matmul, recurrent, texts
 from bridge.graph.graph import TOKENS
 from bridge.plan.plan import Step
 
 KERNELS: Mapping[str, Callable[[CallBuilder, Step], Iterator[Call]]] = {
-    **dense.KERNELS, **attention.KERNELS, **experts.KERNELS, **recurrent.KERNELS, **texts.KERNELS}
+    **dense.KERNELS, **matmul.KERNELS, **attention.KERNELS, **experts.KERNELS, **recurrent.KERNELS, **texts.KERNELS}
 
-AT_POSITIONS = ("embed", "rope", "scale_by_position", "kv_write", "attention", "text_attention", *recurrent.KERNELS)
+AT_POSITIONS = ("embed", "rope", "scale_by_position", "kv_write", "write_heads", "attention", "text_attention",
+                *recurrent.KERNELS)
 """Kernels in which a row's number tells its token and its position."""
 
 
 def calls_of(builder: CallBuilder, step: Step) -> list[Call]:
-    """The calls of a step: one, or one for each part of its weight. Raises UnsupportedError for what no kernel does."""
+    """The calls of a step: one, or several where its weights are in several buffers. Raises UnsupportedError for what no kernel does."""
     kernel = KERNELS.get(step.kernel)
     if kernel is None:
         raise UnsupportedError(f"the WebGPU backend has no kernel for {step.kernel} (step {step.name})")

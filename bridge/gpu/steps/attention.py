@@ -11,13 +11,17 @@ from bridge.plan.plan import Step
 
 def rope(b: CallBuilder, step: Step) -> Iterator[Call]:
     attrs = step.attrs
-    if attrs["head_dim"] % 2 or attrs["n_rot"] % 2:
-        raise UnsupportedError(f"step {step.name} rotates {attrs['n_rot']} of {attrs['head_dim']} columns of a head; "
-                               "the WebGPU backend needs even numbers")
+    _check_rotation(step, attrs["n_rot"])
     dims = pack(attrs["head_dim"] // 2, attrs["n_rot"] // 2, step.width // 2, 4 * quads(step.width),
                 b.table_index[attrs["table"]])
     yield from b.by_columns(step, "rope.wgsl", dims, b.slots(step), step.width // 2,
                             NEOX=attrs["style"] == "neox")
+
+
+def _check_rotation(step: Step, n_rot: int) -> None:
+    if step.attrs["head_dim"] % 2 or n_rot % 2:
+        raise UnsupportedError(f"step {step.name} rotates {n_rot} of {step.attrs['head_dim']} columns of a head; "
+                               "the WebGPU backend needs even numbers")
 
 
 def kv_write(b: CallBuilder, step: Step) -> Iterator[Call]:
@@ -28,6 +32,25 @@ def kv_write(b: CallBuilder, step: Step) -> Iterator[Call]:
     operands = (*(Operand("slot", slot) for slot in step.inputs), Operand("k", layer), Operand("v", layer))
     yield from b.by_columns(step, "kv_write.wgsl", dims, operands, (k_width + v_width) // unit, "rrww",
                             **b.kv_values)
+
+
+def write_heads(b: CallBuilder, step: Step) -> Iterator[Call]:
+    attrs, q, k = step.attrs, step.attrs["q"], step.attrs["k"]
+    check_heads(step)
+    for rotation in (q, k):
+        _check_rotation(step, rotation["n_rot"])
+    x, norms = Operand("slot", step.inputs[0]), [Operand("vector", weight.name) for weight in step.weights]
+    normed = [side["eps"] is not None for side in (q, k)]
+    n_head, n_head_kv = attrs["n_head"], attrs["n_head_kv"]
+    dims = pack(n_head, n_head_kv, attrs["head_dim"], attrs["head_dim_v"], 4 * quads(step.input_widths[0]),
+                4 * quads(step.width), *(side["n_rot"] // 2 for side in (q, k)),
+                *(b.table_index[side["table"]] if side["n_rot"] else 0 for side in (q, k)), *map(int, normed),
+                b.cache.rows(attrs["layer"]), *(float(side["eps"] or 0.0) for side in (q, k)))
+    operands = (x, *(norms.pop(0) if there else x for there in normed),  # x stands in for a norm that is not there
+                Operand("slot", step.output), Operand("k", attrs["layer"]), Operand("v", attrs["layer"]))
+    pipeline = b.pipeline("write_heads.wgsl", "rrrwww", WORKGROUP=b.tuning.norm_workgroup, NORMED=any(normed),
+                          NEOX=attrs["style"] == "neox", **b.kv_values)
+    yield Call(step.name, (Choice(1, n_head + 2 * n_head_kv, pipeline),), dims, operands, step.rows)
 
 
 def attention(b: CallBuilder, step: Step) -> Iterator[Call]:
@@ -53,5 +76,6 @@ KERNELS = {
     "rope": rope,
     "scale_by_position": scale_by_position,
     "kv_write": kv_write,
+    "write_heads": write_heads,
     "attention": attention,
 }

@@ -1,11 +1,10 @@
-"""Steps on rows that know neither positions nor a cache: products, norms, activations, element by element."""
+"""Steps on rows that know neither positions nor a cache: norms, activations, element by element."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from bridge.gpu.calls import WORD_OF_ROWS, Call, CallBuilder, Choice, Operand, grid_of, pack, quads
-from bridge.gpu.weights import Matrix
 from bridge.plan.plan import Step
 
 FLOAT_MAX = 3.4028234663852886e38
@@ -22,40 +21,20 @@ def embed(b: CallBuilder, step: Step) -> Iterator[Call]:
     for i, part in enumerate(matrix.parts):
         dims = pack(n_in, part.n_rows, matrix.row_nbytes, part.first_row, quads(n_in), float(step.attrs["scale"]),
                     ROWS_OF.index(step.attrs["of"]))
-        operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", step.output), *grid_of(matrix))
+        operands = (Operand("matrix", matrix.name, i), Operand("slot", step.output), *grid_of(matrix))
         access = "rw" + "r" * (len(operands) - 2)
         yield from b.by_columns(step, "embed.wgsl", dims, operands, columns, access, **format.values, GRID_BINDING=4)
-
-
-def matmul(b: CallBuilder, step: Step) -> Iterator[Call]:
-    matrix, bias = b.placement.matrices[step.weights[0].name], step.weights[1:]
-    x, residual = step.inputs[0], step.inputs[1:]
-    slot = Operand("slot", x)  # also stands in for a bias or residual that is not there
-    stride = 4 * quads(step.width)
-    for i, part in enumerate(matrix.parts):
-        dims = pack(matrix.n_in, part.n_rows, matrix.row_nbytes, part.first_row, quads(matrix.n_in), stride, stride,
-                    WORD_OF_ROWS[step.rows], len(bias), len(residual))
-        operands = (Operand("matrix", matrix.weight.name, i), slot,
-                    Operand("vector", bias[0].name) if bias else slot,
-                    Operand("slot", residual[0]) if residual else slot, Operand("slot", step.output), *grid_of(matrix))
-        yield Call(step.name, _matmul_choices(b, matrix, part.n_rows), dims, operands, step.rows)
-
-
-def _matmul_choices(b: CallBuilder, matrix: Matrix, n_rows: int) -> tuple[Choice, ...]:
-    return tuple(
-        Choice(shape.tokens, -(-n_rows // shape.rows_per_workgroup), b.matmul_pipeline(matrix, shape, experts=False))
-        for shape in b.tuning.matmul
-    )
 
 
 def norm(b: CallBuilder, step: Step) -> Iterator[Call]:
     group, vectors = step.attrs["group"], [Operand("vector", weight.name) for weight in step.weights]
     period = step.weights[0].shape[0] if step.weights else 0
-    dims = pack(group, 4 * quads(step.width), WORD_OF_ROWS[step.rows], period, int(len(vectors) > 1),
+    residual = step.inputs[1:]
+    dims = pack(group, 4 * quads(step.width), WORD_OF_ROWS[step.rows], period, int(len(vectors) > 1), len(residual),
                 float(step.attrs["eps"]))
-    x = Operand("slot", step.inputs[0])  # also stands in for a weight or bias that is not there
-    operands = (x, *(vectors + [x, x])[:2], Operand("slot", step.output))
-    pipeline = b.pipeline("norm.wgsl", "rrrw", WORKGROUP=b.tuning.norm_workgroup, CENTRED=step.kernel == "layer_norm")
+    x = Operand("slot", step.inputs[0])  # also stands in for a weight, bias or residual that is not there
+    operands = (x, *(vectors + [x, x])[:2], Operand("slot", residual[0]) if residual else x, Operand("slot", step.output))
+    pipeline = b.pipeline("norm.wgsl", "rrrrw", WORKGROUP=b.tuning.norm_workgroup, CENTRED=step.kernel == "layer_norm")
     yield Call(step.name, (Choice(1, step.width // group, pipeline),), dims, operands, step.rows)
 
 
@@ -136,7 +115,6 @@ def select_outputs(b: CallBuilder, step: Step) -> Iterator[Call]:
 
 KERNELS = {
     "embed": embed,
-    "matmul": matmul,
     "rms_norm": norm,
     "layer_norm": norm,
     "activate": activate,

@@ -23,20 +23,20 @@ def matmul_heads(b: CallBuilder, step: Step) -> Iterator[Call]:
 
 def _products(b: CallBuilder, step: Step, n_used: int, route: int | None, own_x: bool) -> Iterator[Call]:
     matrix, x = b.placement.matrices[step.weights[0].name], step.inputs[0]
-    _, per_expert_rows, n_in = matrix.weight.shape
+    _, per_expert_rows, n_in = step.weights[0].shape
     if n_in % 4:
-        raise UnsupportedError(f"tensor {matrix.weight.name} has rows of {n_in} elements; "
+        raise UnsupportedError(f"tensor {matrix.name} has rows of {n_in} elements; "
                                "the WebGPU backend needs a multiple of 4 in experts")
     shape = b.tuning.matmul[0]
     choice = Choice(1, -(-per_expert_rows // shape.rows_per_workgroup),
-                    b.matmul_pipeline(matrix, shape, experts=True, heads=route is None))
+                    b.matmul_pipeline(matrix, shape, EXPERTS=True, HEADS=route is None))
     x_width = n_in * n_used if own_x else n_in
     bias = Operand("vector", step.weights[1].name) if step.weights[1:] else Operand("slot", x)
     for i, part in enumerate(matrix.parts):
         dims = pack(n_in, part.n_rows, matrix.row_nbytes, part.first_row, quads(x_width), 4 * quads(step.width), 0,
                     WORD_OF_ROWS[step.rows], len(step.weights) - 1, 0, n_used, per_expert_rows, int(own_x),
                     4 * quads(2 * n_used))
-        operands = (Operand("matrix", matrix.weight.name, i), Operand("slot", x), bias,
+        operands = (Operand("matrix", matrix.name, i), Operand("slot", x), bias,
                     Operand("slot", x if route is None else route), Operand("slot", step.output), *grid_of(matrix))
         yield Call(step.name, (choice,), dims, operands, step.rows, repeat=n_used)
 

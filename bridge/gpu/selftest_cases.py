@@ -1,0 +1,198 @@
+"""The cases of the self-test (bridge.gpu.selftest): small steps of each kind that a plan has, and what they must give."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from array import array
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from bridge.gpu.calls import kv_unit, quads, unit_of
+from bridge.graph.graph import ALL, TOKENS, Weight
+from bridge.graph.rope import RopeTable
+from bridge.plan.plan import Plan, Product, Step, product_of
+
+N_TOKENS = 5
+N_ROWS = 3
+N_USED = 2
+N_HEAD, N_HEAD_KV = 4, 2
+HEAD_DIMS = {4: 16, 2: 10}  # by the unit in which the cache is read
+ENDS = 8
+"""Elements at each end of a decoded row that are compared; products cover the others."""
+NORM = 0.5
+"""Every weight of the norms."""
+ROPE_TABLES = {f"of {dim}": RopeTable(dim, 1.0, freq_scale=2 * math.pi) for dim in HEAD_DIMS.values()}
+"""Whole turns, so that the answers do not depend on positions."""
+_ACTIVATIONS: Mapping[str, Callable[[float], float]] = {
+    "silu": lambda x: x / (1 + math.exp(-x)),
+    "gelu": lambda x: x * (1 + math.tanh(0.7978845608 * (x + 0.044715 * x**3))) / 2,
+    "gelu_quick": lambda x: x / (1 + math.exp(-1.702 * x)),
+    "relu": lambda x: max(x, 0.0),
+    "relu2": lambda x: max(x, 0.0)**2,
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "softplus": lambda x: math.log1p(math.exp(x)),
+    "tanh": math.tanh,
+    "exp": math.exp,
+}
+
+
+def input_value(token: int, column: int) -> float:
+    """The inputs of every case: multiples of 1/16 below 1, exact in halves too."""
+    return ((column * 7 + token * 13) % 31 - 15) / 16
+
+
+def chosen_experts(token: int) -> list[int]:
+    """Which weight rows stand for the experts of a token."""
+    return [(token + e) % N_ROWS for e in range(N_USED)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Steps over slots of their own; the last one's output must have the ``expected`` rows in the given columns."""
+
+    what: str
+    steps: tuple[Step, ...]
+    inputs: Mapping[int, bytes]
+    columns: Sequence[int]
+    expected: Sequence[Sequence[float]]
+    vectors: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+@cache
+def answers() -> dict[str, Any]:
+    return json.loads(files("bridge.gpu").joinpath("selftest.json").read_text())
+
+
+def cases_of(plan: Plan) -> list[Case]:
+    """Each with slots of its own."""
+    made: list[Case] = []
+    for product in dict.fromkeys(_product_variants(plan)):
+        made.append(_matmul_case(*product, 10 * len(made)))
+    used = dict.fromkeys((s.kernel, s.weights[0].type) for s in plan.steps
+                         if s.kernel in _FORMAT_CASES and s.attrs.get("of", "tokens") == "tokens")
+    for kernel, type_name in used:
+        made.append(_FORMAT_CASES[kernel](type_name, 10 * len(made)))
+    if any(step.kernel == "kv_write" for step in plan.steps):
+        made.append(_attention_case(HEAD_DIMS[kv_unit(plan)], 10 * len(made)))
+    writers = {(s.attrs["style"], bool(s.weights)) for s in plan.steps if s.kernel == "write_heads"}
+    for variant in sorted(writers):
+        made.append(_written_case(HEAD_DIMS[kv_unit(plan)], *variant, 10 * len(made)))
+    for variant in sorted({_text_variant(step) for step in plan.steps if step.kernel == "text_attention"}):
+        made.append(_text_attention_case(*variant, 10 * len(made)))
+    return made
+
+
+def _product_variants(plan: Plan) -> list[tuple[str, bool, str | None]]:
+    """What tells the pipelines of products apart: block format, norm before, activation after."""
+    products = [product_of(step) for step in plan.steps if step.kernel == "matmul"]
+    return [(matrix.type, p.norm is not None, p.act) for p in products for matrix in p.matrices]
+
+
+def _floats(text: str, width: int) -> list[Sequence[float]]:
+    values = array("f", b64decode(text))
+    return [values[i:i + width] for i in range(0, len(values), width)]
+
+
+def _values(token: int, width: int) -> list[float]:
+    return [input_value(token, i) for i in range(width)]
+
+
+def _inputs(width: int) -> bytes:
+    return _slot([_values(t, width) for t in range(N_TOKENS)])
+
+
+def _slot(rows: Sequence[Sequence[float]]) -> bytes:
+    """Rows as a slot holds them, each a whole number of vec4s."""
+    return b"".join(array("f", [*row, *[0.0] * (-len(row) % 4)]).tobytes() for row in rows)
+
+
+def _embed_case(type_name: str, slot: int) -> Case:
+    found = answers()["formats"][type_name]
+    n_in, ends = found["n_in"], _floats(found["ends"], 2 * ENDS)
+    weight = Weight(f"embed {type_name}", (N_ROWS, n_in), type_name)
+    step = Step("embed", (), slot, (weight,), {"of": "tokens", "scale": 1.0}, TOKENS, n_in, weight.name)
+    columns = [*range(ENDS), *range(n_in - ENDS, n_in)]
+    return Case(f"{type_name} rows", (step,), {}, columns, [ends[t % N_ROWS] for t in range(N_TOKENS)])
+
+
+def _matmul_case(type_name: str, normed: bool, act: str | None, slot: int) -> Case:
+    """Norms and activations are applied to the products that numpy computed; gate and up are the same rows."""
+    found = answers()["formats"][type_name]
+    n_in, products = found["n_in"], _floats(found["products"], N_ROWS)
+    names = [f"{part} {normed} {act} {type_name}" for part in (("gate", "up") if act else ("matmul",))]
+    matrices = tuple(Weight(name, (N_ROWS, n_in), type_name) for name in names)
+    norm = Weight(f"norm of {names[0]}", (n_in,), "F32") if normed else None
+    product = Product(matrices, (None,) * len(matrices), norm, 0.0, act)
+    step = Step("matmul", (slot,), slot + 1, product.weights, {"product": product}, TOKENS, N_ROWS, names[0])
+    expected = []
+    for t, row in enumerate(products):
+        mean = sum(input_value(t, i)**2 for i in range(n_in)) / n_in
+        values = [value * (NORM / math.sqrt(mean) if normed else 1.0) for value in row]
+        expected.append([_ACTIVATIONS[act](value) * value for value in values] if act else values)
+    return Case(f"{type_name} products", (step,), {slot: _inputs(n_in)}, range(N_ROWS), expected,
+                {norm.name: [NORM] * n_in} if norm else {})
+
+
+def _experts_case(type_name: str, slot: int) -> Case:
+    found = answers()["formats"][type_name]
+    weight = Weight(f"experts {type_name}", (N_ROWS, 1, found["n_in"]), type_name)
+    step = Step("matmul_experts", (slot, slot + 1), slot + 2, (weight,), {"n_used": N_USED, "per_expert": False}, TOKENS,
+                N_USED, weight.name)
+    route = b"".join(struct.pack("<4f", *chosen_experts(t), 0.5, 0.5) for t in range(N_TOKENS))
+    products = _floats(found["products"], N_ROWS)
+    return Case(f"{type_name} experts", (step,), {slot: _inputs(found["n_in"]), slot + 1: route}, range(N_USED),
+                 [[products[t][row] for row in chosen_experts(t)] for t in range(N_TOKENS)])
+
+
+def _attention_case(head_dim: int, slot: int) -> Case:
+    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
+    attrs = {"layer": 0, "n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim,
+             "scale": 1.0, "softcap": 0.0, "window": 0}
+    steps = (Step("kv_write", (slot + 1, slot + 2), None, (), {"layer": 0}, TOKENS, 0, "kv_write"),
+             Step("attention", (slot,), slot + 3, (), attrs, TOKENS, width, "attention"))
+    inputs = {slot: _inputs(width), slot + 1: _inputs(kv_width), slot + 2: _inputs(kv_width)}
+    return Case("attention", steps, inputs, range(width), _floats(answers()["attention"][str(head_dim)], width))
+
+
+def _written_case(head_dim: int, style: str, normed: bool, slot: int) -> Case:
+    """Rotations are whole turns, and the epsilon of the norms outweighs what is normed: the answer is the same again."""
+    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
+    scale = 1024.0
+    side = {"eps": scale**2 if normed else None, "n_rot": head_dim, "table": f"of {head_dim}"}
+    heads = {"layer": 0, "n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim}
+    norms = tuple(Weight(f"{name} norm {slot}", (head_dim,), "F32") for name in ("q", "k") if normed)
+    attrs = {**heads, "scale": 1.0, "softcap": 0.0, "window": 0}
+    steps = (Step("write_heads", (slot,), slot + 1, norms, {**heads, "q": side, "k": side, "style": style}, TOKENS, width,
+                  "write_heads", (width + 2 * kv_width,)),
+             Step("attention", (slot + 1,), slot + 2, (), attrs, TOKENS, width, "attention"))
+    rows = [_values(t, width) + _values(t, kv_width) * 2 for t in range(N_TOKENS)]
+    return Case("attention", steps, {slot: _slot(rows)}, range(width),
+                _floats(answers()["attention"][str(head_dim)], width), {norm.name: [scale] * head_dim for norm in norms})
+
+
+def _text_variant(step: Step) -> tuple[int, bool, bool]:
+    """What tells the pipelines of text attention apart: columns read at a time, and how the bias is given."""
+    attrs = step.attrs
+    return unit_of((attrs["head_dim"], attrs["head_dim_v"])), bool(attrs["slopes"]), bool(attrs["buckets"])
+
+
+def _text_attention_case(unit: int, has_slopes: bool, has_buckets: bool, slot: int) -> Case:
+    """With nothing seen after a token and a bias of zero the answer is that of causal attention."""
+    head_dim = HEAD_DIMS[unit]
+    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
+    attrs = {"n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim, "scale": 1.0,
+             "softcap": 0.0, "before": ALL, "after": 0, "slopes": (0.0,) * N_HEAD if has_slopes else (),
+             "buckets": (0,) if has_buckets else ()}
+    weights = (Weight("bias", (N_HEAD,), "F32"),) if has_buckets else ()
+    step = Step("text_attention", (slot, slot + 1, slot + 2), slot + 3, weights, attrs, TOKENS, width, "text attention")
+    inputs = {slot: _inputs(width), slot + 1: _inputs(kv_width), slot + 2: _inputs(kv_width)}
+    return Case("text attention", (step,), inputs, range(width), _floats(answers()["attention"][str(head_dim)], width))
+
+
+_FORMAT_CASES = {"embed": _embed_case, "matmul_experts": _experts_case}
