@@ -1,0 +1,126 @@
+"""Fused steps on a device against the unfused reference, and how many dispatches are left."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bridge.gguf import open_gguf
+from bridge.gpu.calls import CallBuilder
+from bridge.gpu.device import Limits
+from bridge.gpu.steps import calls_of
+from bridge.gpu.tuning import HARDWARE, SOFTWARE
+from bridge.gpu.weights import place_weights
+from bridge.graph import GraphBuilder, RopeTable
+from bridge.models import build_graph
+from bridge.plan import lower
+from tests.golden import MODELS, real_model
+from tests.gpu.harness import Tensors, assert_close, run
+
+N_VOCAB = 40
+
+
+class Layer:
+    """A decoder of one layer over random tensors, and the knobs that change its fused steps."""
+
+    def __init__(self, *, n_embd=64, n_ff=96, heads=(4, 2, 16, 16), rotated=(16, 16), style="norm", qk_norm=(False, False),
+                 biases=(), types=None, post_norm=False, act="silu") -> None:
+        n_head, n_head_kv, head_dim, head_dim_v = heads
+        tensors, types = Tensors(), {"": "F32"} | (types or {})
+        sizes = {"q": (n_head * head_dim, n_embd), "k": (n_head_kv * head_dim, n_embd), "v": (n_head_kv * head_dim_v, n_embd),
+                 "o": (n_embd, n_head * head_dim_v), "gate": (n_ff, n_embd), "up": (n_ff, n_embd), "down": (n_embd, n_ff),
+                 "output": (N_VOCAB, n_embd)}
+        for name, shape in sizes.items():
+            type_name = types.get(name, types[""])
+            if type_name in ("F32", "F16", "BF16"):
+                tensors.add_normal(f"{name}.weight", *shape, type_name=type_name)
+            else:
+                tensors.add_blocks(f"{name}.weight", type_name, *shape)
+        for name in biases:
+            tensors.add_normal(f"{name}.bias", sizes[name][0], type_name="F16" if name == "k" else "F32")
+        for name, width in {"norm1": n_embd, "norm2": n_embd, "norm3": n_embd, "post": n_embd, "q_norm": head_dim,
+                            "k_norm": head_dim}.items():
+            tensors.add_normal(f"{name}.weight", width)
+        tensors.add_normal("embd", N_VOCAB, n_embd)
+        b = GraphBuilder(tensors.infos)
+        x = b.embed("embd", N_VOCAB, n_embd)
+        y = b.rms_norm(x, "norm1", 1e-5)
+        q, k, v = (b.matmul(y, name, sizes[name][0]) for name in ("q", "k", "v"))
+        sides = []
+        for side, name, normed, n_rot in zip((q, k), "qk", qk_norm, rotated, strict=True):
+            side = b.rms_norm(side, f"{name}_norm", 1e-5, head_dim) if normed else side
+            side = b.rope(side, b.rope_table(f"table {n_rot}", RopeTable(n_rot, 100.0)), head_dim, style) if n_rot else side
+            sides.append(side)
+        y = b.matmul(b.attention(*sides, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v,
+                                 scale=0.1), "o", n_embd)
+        x = b.add(b.rms_norm(y, "post", 1e-5), x) if post_norm else b.add(y, x)
+        y = b.rms_norm(x, "norm2", 1e-5)
+        y = b.glu(b.matmul(y, "gate", n_ff), b.matmul(y, "up", n_ff), act)
+        x = b.select_outputs(b.add(b.matmul(y, "down", n_embd), x))
+        self.graph = b.finish(b.matmul(b.rms_norm(x, "norm3", 1e-5), "output", N_VOCAB), n_embd)
+        self.tensors = tensors
+
+
+LAYERS = {
+    "floats": {},
+    "halves with tails": {"n_embd": 34, "n_ff": 22, "heads": (3, 1, 10, 6), "rotated": (10, 6), "types": {"": "F16"}},
+    "normed heads": {"style": "neox", "qk_norm": (True, True), "rotated": (16, 16), "post_norm": True, "act": "gelu"},
+    "one head normed, one not rotated": {"style": "neox", "qk_norm": (False, True), "rotated": (8, 0)},
+    "biases": {"biases": ("q", "k", "v", "gate", "up", "o"), "types": {"": "F16"}, "heads": (4, 4, 16, 8)},
+    "one bias of three": {"biases": ("k", "up")},
+    "q8_0": {"types": {"": "Q8_0"}},
+    "a format of two kinds": {"types": {"": "Q5_0", "v": "Q8_0", "down": "Q4_1", "up": "Q5_0"}},
+    "gate and up differ": {"types": {"": "Q4_0", "up": "Q8_0"}},
+    "rows of odd numbers of halves": {"types": {"": "Q4_0", "down": "F16", "o": "F16"}, "n_embd": 96, "n_ff": 34,
+                                      "heads": (1, 1, 2, 2), "rotated": (2, 2), "act": "relu2"},
+    "super-blocks": {"n_embd": 256, "n_ff": 256, "heads": (2, 1, 128, 128), "rotated": (128, 128), 
+                     "types": {"": "Q4_K", "v": "Q6_K"}},
+    "a grid": {"n_embd": 256, "n_ff": 256, "heads": (2, 1, 128, 128), "rotated": (128, 128), "types": {"": "IQ2_XXS"}},
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_fused_layer_equals_the_reference(device, tuning, name):
+    layer = Layer(**LAYERS[name])
+    got, expected = run(device, layer.graph, layer.tensors, [([1, 2, 3, 4, 5, 6, 7], 0), ([8], 7), ([9, 10, 11], 8)],
+                        tuning=replace(tuning, rules=HARDWARE.rules))
+    assert_close(got, expected, 3e-5)
+
+
+@pytest.mark.parametrize("n_rows, parts", [(40, {"q": 2, "k": 1, "v": 1, "gate": 5}), (70, {"q": 1, "k": 1, "gate": 3})])
+def test_weights_above_the_binding_limit(device, tuning, monkeypatch, n_rows, parts):
+    """q, k and v share a buffer as far as it goes; gate and up are split into the same rows."""
+    layer, limits = Layer(biases=("gate", "up", "k")), Limits(max_storage_buffer_binding_size=4 * 64 * n_rows)
+    plan = lower(layer.graph, HARDWARE.rules)
+    placed = place_weights(plan, limits)
+    found = {matrix.name.split(".")[0]: len(matrix.parts) for matrix in placed.matrices.values()}
+    assert {name: n for name, n in found.items() if name in ("q", "k", "v", "gate")} == parts
+    monkeypatch.setattr("bridge.gpu.session.place_weights", lambda plan, _: place_weights(plan, limits))
+    got, expected = run(device, layer.graph, layer.tensors, [([1, 2, 3], 0), ([4], 3)],
+                        tuning=replace(tuning, rules=HARDWARE.rules))
+    assert_close(got, expected, 3e-5)
+
+
+def dispatches(path, tuning):
+    """(in the layers, outside) for one token of a model, with the limits that every device has."""
+    with open_gguf(path) as file:
+        graph = build_graph(file.metadata, file.tensors, 64)
+    plan = lower(graph, tuning.rules)
+    builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, kv_type="f16", max_workgroups=65535)
+    names = [call.name for step in plan.steps_for("logits") for call in calls_of(builder, step)]
+    # "outputs …" are the selected rows of the last layer, "output_norm" and "output" the head.
+    n_outside = sum(name.startswith(("token_embd", "output")) for name in names)
+    return (len(names) - n_outside) / len(graph.kv_layers), n_outside
+
+
+@pytest.mark.parametrize("name, in_layer, outside", [("qwen3-f16", 6, 4), ("llama-untied-f16", 6, 4), ("gemma3-f16", 8, 4)])
+def test_dispatches_of_tiny_models(name, in_layer, outside):
+    assert dispatches(MODELS / f"{name}.gguf", HARDWARE) == (in_layer, outside)
+    # Software adapters keep the norms apart (bridge.gpu.tuning).
+    assert dispatches(MODELS / f"{name}.gguf", SOFTWARE) == (in_layer + 2, outside + 1)
+
+
+@pytest.mark.parametrize("name, in_layer, outside", [("smollm2", 6, 4), ("gemma3", 8.5, 6)])
+def test_dispatches_of_real_models(name, in_layer, outside):
+    """Gemma's embedding is above the binding limit of many devices and comes in two parts."""
+    assert dispatches(real_model(name), HARDWARE) == (in_layer, outside)
