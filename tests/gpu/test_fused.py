@@ -12,6 +12,7 @@ from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import HARDWARE, SOFTWARE
 from bridge.gpu.weights import place_weights
 from bridge.graph import GraphBuilder, RopeTable
+from bridge.graph.cache import CacheLayout
 from bridge.models import build_graph
 from bridge.plan import lower
 from tests.golden import MODELS, real_model
@@ -106,7 +107,8 @@ def dispatches(path, tuning):
     with open_gguf(path) as file:
         graph = build_graph(file.metadata, file.tensors, 64)
     plan = lower(graph, tuning.rules)
-    builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, kv_type="f16", max_workgroups=65535)
+    cache = CacheLayout(plan.kv_layers, 64, 64, "f16", "f16")
+    builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, cache=cache, max_workgroups=65535)
     names = [call.name for step in plan.steps_for("logits") for call in calls_of(builder, step)]
     # "outputs …" are the selected rows of the last layer, "output_norm" and "output" the head.
     n_outside = sum(name.startswith(("token_embd", "output")) for name in names)
