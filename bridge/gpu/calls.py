@@ -36,8 +36,8 @@ class Pipeline(NamedTuple):
         """Its kernel and what sets it apart: "matmul q4_k tokens=4"."""
         values = dict(self.values)
         words = [self.file.removesuffix(".wgsl")]
-        if "FORMAT" in values:
-            words.append(values["FORMAT"].removeprefix("formats/").removesuffix(".wgsl"))
+        formats = [values[name] for name in ("FORMAT", "OTHER_FORMAT") if name in values]
+        words += [path.removeprefix("formats/").removesuffix(".wgsl") for path in formats]
         if "TOKENS" in values:
             words.append(f"tokens={values['TOKENS']}")
         if values.get("ACT"):
@@ -144,9 +144,10 @@ class CallBuilder:
         yield from self.by_columns(step, file, dims, self.slots(step), columns, **values)
 
     def matmul_pipeline(self, matrix: Matrix, shape: MatmulShape, *, EXPERTS: bool = False, HEADS: bool = False,
-                        NORM: bool = False, ACT: str | None = None) -> Pipeline:
-        """The flags are those of kernels/wgsl/matmul.wgsl."""
+                        NORM: bool = False, ACT: str | None = None, other: Matrix | None = None) -> Pipeline:
+        """The flags are those of kernels/wgsl/matmul.wgsl; ``other`` is a second matrix, in another format."""
         access = "rrrrw" + "r" * NORM + "r" * len(grid_of(matrix))
+        others = {f"OTHER_{name}": value for name, value in other.format.values.items()} if other else {}
         return self.pipeline("matmul.wgsl", access, **shape.values, **matrix.format.values, EXPERTS=EXPERTS, HEADS=HEADS,
                              NORM=NORM, GATED=ACT is not None, ACT=ACT or "", OUTS=shape.rows // (2 if ACT else 1),
-                             GRID_BINDING=8 if NORM else 7)
+                             GRID_BINDING=8 if NORM else 7, MIXED=other is not None, **others)

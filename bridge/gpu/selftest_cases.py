@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from bridge.gpu.calls import kv_unit, quads, unit_of
+from bridge.gpu.formats import FORMATS
 from bridge.graph.graph import ALL, TOKENS, Weight
 from bridge.graph.rope import RopeTable
 from bridge.plan.plan import Plan, Product, Step, product_of
@@ -69,11 +70,22 @@ def answers() -> dict[str, Any]:
     return json.loads(files("bridge.gpu").joinpath("selftest.json").read_text())
 
 
+def rows_of(type_name: str, n_in: int) -> bytes:
+    """The rows of a format, each repeated until it has ``n_in`` elements."""
+    found = answers()["formats"][type_name]
+    data, times = b64decode(found["rows"]), n_in // found["n_in"]
+    size = len(data) // N_ROWS
+    return b"".join(data[row * size:(row + 1) * size] * times for row in range(N_ROWS))
+
+
 def cases_of(plan: Plan) -> list[Case]:
     """Each with slots of its own."""
     made: list[Case] = []
-    for product in dict.fromkeys(_product_variants(plan)):
-        made.append(_matmul_case(*product, 10 * len(made)))
+    for types, normed, act in dict.fromkeys(_product_variants(plan)):
+        for type_name in types:
+            made.append(_matmul_case(type_name, normed, act, 10 * len(made)))
+            if len(types) == 2 and not any(FORMATS[name].grid for name in types):
+                made.append(_mixed_case(types, type_name, normed, 10 * len(made)))
     used = dict.fromkeys((s.kernel, s.weights[0].type) for s in plan.steps
                          if s.kernel in _FORMAT_CASES and s.attrs.get("of", "tokens") == "tokens")
     for kernel, type_name in used:
@@ -88,10 +100,10 @@ def cases_of(plan: Plan) -> list[Case]:
     return made
 
 
-def _product_variants(plan: Plan) -> list[tuple[str, bool, str | None]]:
-    """What tells the pipelines of products apart: block format, norm before, activation after."""
+def _product_variants(plan: Plan) -> list[tuple[tuple[str, ...], bool, str | None]]:
+    """What tells the pipelines of products apart: block formats, norm before, activation after."""
     products = [product_of(step) for step in plan.steps if step.kernel == "matmul"]
-    return [(matrix.type, p.norm is not None, p.act) for p in products for matrix in p.matrices]
+    return [(tuple(dict.fromkeys(matrix.type for matrix in p.matrices)), p.norm is not None, p.act) for p in products]
 
 
 def _floats(text: str, width: int) -> list[Sequence[float]]:
@@ -132,10 +144,28 @@ def _matmul_case(type_name: str, normed: bool, act: str | None, slot: int) -> Ca
     step = Step("matmul", (slot,), slot + 1, product.weights, {"product": product}, TOKENS, N_ROWS, names[0])
     expected = []
     for t, row in enumerate(products):
-        mean = sum(input_value(t, i)**2 for i in range(n_in)) / n_in
+        mean = sum(value**2 for value in _values(t, n_in)) / n_in
         values = [value * (NORM / math.sqrt(mean) if normed else 1.0) for value in row]
         expected.append([_ACTIVATIONS[act](value) * value for value in values] if act else values)
     return Case(f"{type_name} products", (step,), {slot: _inputs(n_in)}, range(N_ROWS), expected,
+                {norm.name: [NORM] * n_in} if norm else {})
+
+
+def _mixed_case(types: Sequence[str], checked: str, normed: bool, slot: int) -> Case:
+    """Matrices of several formats in one product, of which one is checked; the inputs past its answers' columns are 0."""
+    found = answers()["formats"]
+    n_in, n_known = max(found[name]["n_in"] for name in types), found[checked]["n_in"]
+    matrices = tuple(Weight(f"{name} for {checked} {normed} beside {types}", (N_ROWS, n_in), name) for name in types)
+    norm = Weight(f"norm of {matrices[0].name}", (n_in,), "F32") if normed else None
+    product = Product(matrices, (None,) * len(matrices), norm)
+    width, first = N_ROWS * len(types), N_ROWS * list(types).index(checked)
+    step = Step("matmul", (slot,), slot + 1, product.weights, {"product": product}, TOKENS, width, matrices[0].name)
+    expected = []
+    for t, row in enumerate(_floats(found[checked]["products"], N_ROWS)):
+        mean = sum(value**2 for value in _values(t, n_known)) / n_in
+        expected.append([value * (NORM / math.sqrt(mean) if normed else 1.0) for value in row])
+    rows = [_values(t, n_known) + [0.0] * (n_in - n_known) for t in range(N_TOKENS)]
+    return Case(f"{checked} products beside others", (step,), {slot: _slot(rows)}, range(first, first + N_ROWS), expected,
                 {norm.name: [NORM] * n_in} if norm else {})
 
 

@@ -4,6 +4,8 @@ Integers become constants (``const WORKGROUP: u32 = 64u;``) that the text uses b
 comment lines, so that the files stay readable as WGSL:
 
     //@ include formats/k_scales.wgsl       (or a variant's string: //@ include ${FORMAT})
+    //@ include FILE as OTHER             (once more, for the values OTHER_FORMAT, OTHER_GROUP, …: all that the format's file
+                                          declares, and ``weight``, gets the prefix OTHER_, too)
     //@ if NAME  …  //@ else  …  //@ end    (also: if not NAME)
     //@ for r in ROWS  …  ${r}  …  //@ end  (ROWS copies; compilers of software adapters do not unroll loops)
     ${r+OUTS}                              (the sum of two integers)
@@ -19,6 +21,7 @@ from bridge.kernels import kernel_text
 Values = Mapping[str, int | bool | str]
 
 _DIRECTIVE = re.compile(r"^\s*//@ (.+)$")
+_DECLARATION = re.compile(r"(?:fn|struct|const|alias) (\w+)")
 _SUBSTITUTION = re.compile(r"\$\{(\w+)(?:\+(\w+))?\}")
 
 
@@ -48,6 +51,8 @@ def _expand(lines: list[str], values: Values) -> Iterator[str]:
         match directive[1].split():
             case ["include", file]:
                 yield from _expand(_lines(_substituted(file, values)), values)
+            case ["include", file, "as", prefix]:
+                yield from _expand_other(_substituted(file, _others(values, prefix)), values, prefix)
             case ["if", *condition]:
                 then, otherwise, position = _block(lines, position)
                 yield from _expand(then if _holds(condition, values) else otherwise, values)
@@ -57,6 +62,18 @@ def _expand(lines: list[str], values: Values) -> Iterator[str]:
                     yield from _expand(body, {**values, variable: i})
             case _:
                 raise ValueError(f"kernel directive {directive[1]!r} is not one of include, if, else, for, end")
+
+
+def _others(values: Values, prefix: str) -> Values:
+    return {**values, **{name.removeprefix(f"{prefix}_"): v for name, v in values.items() if name.startswith(f"{prefix}_")}}
+
+
+def _expand_other(file: str, values: Values, prefix: str) -> Iterator[str]:
+    others = _others(values, prefix)
+    declared = {match[1] for line in _expand(_lines(others["FORMAT"]), others) if (match := _DECLARATION.match(line))}
+    renamed = re.compile(rf"\b({'|'.join(sorted(declared | {'weight', 'GROUP', 'QUADS'}))})\b")
+    for line in _expand(_lines(file), others):
+        yield renamed.sub(rf"{prefix}_\1", line)
 
 
 def _substituted(text: str, values: Values) -> str:

@@ -9,6 +9,8 @@
 // sum of its squares, added up beside the products, gives the factor of the whole row at the end.
 // With GATED half of a tile's rows are of the gate and half the same rows of up; y = act(gate) * up.
 //
+// With MIXED there is another weight in another format, whose results lie elsewhere in y: the last workgroups compute it.
+//
 // A weight above the binding limit comes in parts, and several weights may have results side by side: this dispatch has
 // columns first_row … first_row + n_out - 1 of y.
 // With EXPERTS a row of the grid is one chosen expert of one token, and the weight is [n_expert · rows_per_expert, n_in];
@@ -35,6 +37,11 @@ struct Dims {
   up_at: u32,  // bytes from the gate's rows to those of up
   up_bias: u32,  // elements from the gate's bias to that of up
   //@ end
+  //@ if MIXED
+  other_n_out: u32,
+  other_row_bytes: u32,
+  other_first_row: u32,
+  //@ end
   //@ if NORM
   eps: f32,
   //@ end
@@ -47,7 +54,11 @@ struct Dims {
 //@ if EXPERTS
 @group(0) @binding(5) var<storage, read> route: array<f32>;
 //@ else
+//@ if MIXED
+@group(0) @binding(5) var<storage, read> OTHER_weight: array<u32>;
+//@ else
 @group(0) @binding(5) var<storage, read> residual: array<f32>;
+//@ end
 //@ end
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;
 //@ if NORM
@@ -55,6 +66,9 @@ struct Dims {
 //@ end
 
 //@ include ${FORMAT}
+//@ if MIXED
+//@ include ${FORMAT} as OTHER
+//@ end
 //@ if GATED
 //@ include activations.wgsl
 //@ end
@@ -76,20 +90,20 @@ fn store(slot: u32, expert: u32, row: u32, value: f32) {
   y[(slot / dims.n_used) * dims.y_stride + (slot % dims.n_used) * dims.rows_per_expert + row] = sum;
 }
 //@ else
-fn store(token: u32, row: u32, n_tokens: u32, value: f32) {
+fn store(token: u32, column: u32, n_tokens: u32, value: f32) {
   if (token >= n_tokens) { return; }
-  let column = dims.first_row + row;
   var sum = value;
   if (dims.has_bias != 0u) { sum += bias[column]; }
+  //@ if not MIXED
   if (dims.has_residual != 0u) { sum += residual[token * dims.residual_stride + column]; }
+  //@ end
   y[token * dims.y_stride + column] = sum;
 }
 //@ end
 
 //@ if GATED
-fn store_gated(token: u32, row: u32, n_tokens: u32, gate: f32, up: f32) {
+fn store_gated(token: u32, column: u32, n_tokens: u32, gate: f32, up: f32) {
   if (token >= n_tokens) { return; }
-  let column = dims.first_row + row;
   var values = vec2<f32>(gate, up);
   if (dims.has_bias != 0u) { values += vec2<f32>(bias[column], bias[dims.up_bias + column]); }
   y[token * dims.y_stride + column] = act_${ACT}(vec4<f32>(values.x)).x * values.y;
@@ -111,18 +125,36 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   // Rows of this expert within this part of the weight; the subtraction may wrap around, which puts a row past n_out.
   let expert_row = expert * dims.rows_per_expert - dims.first_row;
   let n_rows = dims.rows_per_expert;
+  let row_bytes = dims.row_bytes;
+  let n_weight_rows = dims.n_out;
   let x0 = token * dims.x_stride + choice * dims.per_expert * (dims.n_in >> 2u);
   //@ else
   let n_tokens = batch[dims.rows_word];
   let token = workgroup.y * TOKENS;
   if (token >= n_tokens) { return; }
-  let n_rows = dims.n_out;
+  var n_rows = dims.n_out;
+  var row_bytes = dims.row_bytes;
+  var first_column = dims.first_row;
   //@ for t in TOKENS
   let x${t} = (token + ${t}u) * dims.x_stride;
   //@ end
   //@ end
   let lane = local % LANES;
-  let row = (column_of(workgroup) * (WORKGROUP / LANES) + local / LANES) * OUTS;
+  var tile = column_of(workgroup) * (WORKGROUP / LANES);
+  //@ if MIXED
+  let others = ((dims.n_out + OUTS - 1u) / OUTS + WORKGROUP / LANES - 1u) / (WORKGROUP / LANES) * (WORKGROUP / LANES);
+  let is_other = tile >= others;
+  if (is_other) {
+    tile -= others;
+    n_rows = dims.other_n_out;
+    row_bytes = dims.other_row_bytes;
+    first_column = dims.other_first_row;
+  }
+  //@ end
+  let row = (tile + local / LANES) * OUTS;
+  //@ if not EXPERTS
+  let n_weight_rows = n_rows;
+  //@ end
   //@ if not SHARED
   if (row >= n_rows) { return; }
   //@ end
@@ -133,9 +165,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let row${r} = row + ${r}u % OUTS;
   //@ end
   //@ if GATED
-  let weight${r} = min(row${r}, dims.n_out - 1u) * dims.row_bytes + (${r}u / OUTS) * dims.up_at;
+  let weight${r} = min(row${r}, n_weight_rows - 1u) * row_bytes + (${r}u / OUTS) * dims.up_at;
   //@ else
-  let weight${r} = min(row${r}, dims.n_out - 1u) * dims.row_bytes;
+  let weight${r} = min(row${r}, n_weight_rows - 1u) * row_bytes;
   //@ end
   //@ for t in TOKENS
   var sum${r}_${t} = 0.0;
@@ -147,87 +179,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   //@ end
   //@ end
 
-  let n_groups = dims.n_in / GROUP;
-  for (var i = lane; i < n_groups; i += LANES) {
-    //@ for r in ROWS
-    let group${r} = load_group(weight${r}, i);
-    //@ for t in TOKENS
-    var dot${r}_${t} = 0.0;
-    //@ end
-    //@ end
-    //@ if QUANTISED
-    //@ for t in TOKENS
-    var total${t} = vec4<f32>(0.0);
-    //@ end
-    //@ end
-    //@ for j in QUADS
-    {
-      //@ if NORM
-      //@ if QUANTISED
-      let scales = norm[i * QUADS + ${j}u] * QUAD_SCALES;
-      //@ else
-      let scales = norm[i * QUADS + ${j}u];
-      //@ end
-      //@ end
-      //@ for t in TOKENS
-      //@ if NORM
-      let raw${t} = x[x${t} + i * QUADS + ${j}u];
-      squares${t} += dot(raw${t}, raw${t});
-      let x_quad${t} = raw${t} * scales;
-      //@ else
-      //@ if QUANTISED
-      let x_quad${t} = x[x${t} + i * QUADS + ${j}u] * QUAD_SCALES;
-      //@ else
-      let x_quad${t} = x[x${t} + i * QUADS + ${j}u];
-      //@ end
-      //@ end
-      //@ if QUANTISED
-      total${t} += x_quad${t};
-      //@ end
-      //@ end
-      //@ for r in ROWS
-      let w${r} = quad${j}(group${r});
-      //@ for t in TOKENS
-      dot${r}_${t} += dot(w${r}, x_quad${t});
-      //@ end
-      //@ end
-    }
-    //@ end
-    //@ for t in TOKENS
-    //@ if QUANTISED
-    let x_total${t} = dot(total${t}, OFFSET_MASK / QUAD_SCALES);
-    //@ end
-    //@ for r in ROWS
-    //@ if QUANTISED
-    sum${r}_${t} += group${r}.scale * dot${r}_${t} + offset_of(group${r}) * x_total${t};
-    //@ else
-    sum${r}_${t} += dot${r}_${t};
-    //@ end
-    //@ end
-    //@ end
+  //@ if MIXED
+  if (is_other) {
+    //@ include matmul_groups.wgsl as OTHER
+  } else {
+    //@ include matmul_groups.wgsl
   }
-
-  //@ if not QUANTISED
-  // Quads past the last whole group of the row; the last may be half full, and x holds anything there.
-  for (var i = n_groups * QUADS + lane; i * 4u < dims.n_in; i += LANES) {
-    let half_full = i * 4u + 2u >= dims.n_in;
-    //@ for t in TOKENS
-    let whole${t} = x[x${t} + i];
-    let raw${t} = select(whole${t}, vec4<f32>(whole${t}.xy, 0.0, 0.0), half_full);
-    //@ if NORM
-    squares${t} += dot(raw${t}, raw${t});
-    let x_quad${t} = raw${t} * norm[i];
-    //@ else
-    let x_quad${t} = raw${t};
-    //@ end
-    //@ end
-    //@ for r in ROWS
-    let w${r} = load_tail(weight${r}, i);
-    //@ for t in TOKENS
-    sum${r}_${t} += dot(w${r}, x_quad${t});
-    //@ end
-    //@ end
-  }
+  //@ else
+  //@ include matmul_groups.wgsl
   //@ end
 
   //@ if SHARED
@@ -269,15 +228,15 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   //@ end
   //@ end
   //@ for r in OUTS
-  if (row + ${r}u < n_rows && row${r} < dims.n_out) {
+  if (row + ${r}u < n_rows && row${r} < n_weight_rows) {
     //@ for t in TOKENS
     //@ if EXPERTS
     store(slot, expert, row + ${r}u, sum${r}_${t});
     //@ else
     //@ if GATED
-    store_gated(token + ${t}u, row + ${r}u, n_tokens, sum${r}_${t}, sum${r+OUTS}_${t});
+    store_gated(token + ${t}u, first_column + row + ${r}u, n_tokens, sum${r}_${t}, sum${r+OUTS}_${t});
     //@ else
-    store(token + ${t}u, row + ${r}u, n_tokens, sum${r}_${t});
+    store(token + ${t}u, first_column + row + ${r}u, n_tokens, sum${r}_${t});
     //@ end
     //@ end
     //@ end

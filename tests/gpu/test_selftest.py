@@ -12,6 +12,7 @@ from bridge.gpu.tuning import SOFTWARE
 from bridge.kernels import kernel_text
 from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
+from tests.gpu.test_fused import LAYERS, Layer
 from tests.gpu.test_session import load_and_close, tiny_model
 from tools import make_gpu_selftest
 
@@ -31,7 +32,7 @@ def test_every_format_has_answers():
     # A device whose conversion flushes subnormal halves to zero.
     ("formats/bytes.wgsl", "weight[at >> 2u] >> ((at & 2u) << 3u)", "flush(weight[at >> 2u] >> ((at & 2u) << 3u))",
      "self-test of Q8_0 "),
-    ("matmul.wgsl", "sum${r}_${t} += group${r}.scale", "sum${r}_${t} = group${r}.scale",
+    ("matmul_groups.wgsl", "sum${r}_${t} += group${r}.scale", "sum${r}_${t} = group${r}.scale",
      "products \\(matmul q8_0 tokens=1"),
     ("write_heads.wgsl", "select(-sine, sine, is_second)", "0.5", "self-test of attention"),
     ("attention.wgsl", "end = batch[FIRST_POSITION] + token + 1u", "end = batch[FIRST_POSITION] + token + 2u",
@@ -57,6 +58,18 @@ def test_wrong_results_are_refused_before_the_download_ends(device, monkeypatch,
         with pytest.raises(DeviceError, match=f"this device computes wrong results: in the .*{message}"):
             asyncio.run(load_and_close(device, graph, tensors, tensors.source, CancelToken()))
     assert device.counters.buffers == before
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("row_bytes = dims.other_row_bytes", "row_bytes = dims.row_bytes"),
+    ("first_column = dims.other_first_row", "first_column = dims.other_first_row + 1u"),
+])
+def test_two_formats_in_one_product_are_tested(device, monkeypatch, right, wrong):
+    layer = Layer(**LAYERS["two formats"])
+    asyncio.run(load_and_close(device, layer.graph, layer.tensors, layer.tensors.source, CancelToken()))
+    monkeypatch.setattr(wgsl, "kernel_text", lambda path: kernel_text(path).replace(right, wrong))
+    with pytest.raises(DeviceError, match="in the self-test of Q8_0 products beside others .matmul q5_0 q8_0 tokens=1. it"):
+        asyncio.run(load_and_close(device, layer.graph, layer.tensors, layer.tensors.source, CancelToken()))
 
 
 def test_it_is_one_submit_and_one_map(device):

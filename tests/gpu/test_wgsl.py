@@ -37,6 +37,22 @@ def test_includes_may_be_named_by_a_value(files):
     assert source(files, "  //@ include ${FORMAT}", FORMAT="formats/x.wgsl", N="here")[1:] == ["included here"]
 
 
+def test_a_file_may_be_included_once_more_for_other_values(files):
+    files["wgsl/a.wgsl"] = "fn load() { return weight[GROUP]; }\nconst A: u32 = 1u;"
+    files["wgsl/b.wgsl"] = "fn load() { return weight[1] + ${N}; }"
+    files["wgsl/loop.wgsl"] = "//@ for j in QUADS\nload() + A + loader;\n//@ end"
+    text = "\n".join(f"//@ include {file}" for file in ("${FORMAT}", "${FORMAT} as OTHER", "loop.wgsl", "loop.wgsl as OTHER"))
+    values = {"FORMAT": "b.wgsl", "OTHER_FORMAT": "a.wgsl", "N": "7", "QUADS": 1, "OTHER_QUADS": 2}
+    assert source(files, text, **values)[3:] == [
+        "fn load() { return weight[1] + 7; }",
+        "fn OTHER_load() { return OTHER_weight[OTHER_GROUP]; }", "const OTHER_A: u32 = 1u;",
+        "load() + A + loader;", *["OTHER_load() + OTHER_A + loader;"] * 2]
+
+
+def test_the_sum_of_two_values(files):
+    assert source(files, "x${r+ROWS}", ROWS=2, r=1)[-1] == "x3"
+
+
 @pytest.mark.parametrize("text", ["//@ if F", "//@ for i in ROWS\nx", "//@ while F\n//@ end", "//@ if F or G\n//@ end"])
 def test_directives_that_make_no_sense_are_refused(files, text):
     with pytest.raises(ValueError, match="directive|condition"):

@@ -2,50 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bridge.gpu.calls import WORD_OF_ROWS, Call, CallBuilder, Choice, Operand, grid_of, pack, quads
-from bridge.gpu.weights import Matrix, Part, bias_name
+from bridge.gpu.tuning import MatmulShape
+from bridge.gpu.weights import Matrix, bias_name
 from bridge.plan.plan import Product, Step, product_of
 
 
 def matmul(b: CallBuilder, step: Step) -> Iterator[Call]:
-    """One call for the matrices that share a buffer, or one for each part of it."""
+    """One call for matrices in one buffer, or in two of two formats; else one for each buffer."""
     product = product_of(step)
-    for matrix in b.placement.products[tuple(weight.name for weight in product.matrices)]:
-        for i, part in enumerate(matrix.parts):
-            yield Call(step.name, _choices(b, product, matrix, part.n_rows), _dims(step, product, matrix, part),
-                       _operands(step, product, matrix, i), step.rows)
+    matrices = b.placement.products[tuple(weight.name for weight in product.matrices)]
+    if may_be_mixed(matrices):
+        yield _call(b, step, product, matrices, 0)
+        return
+    for matrix in matrices:
+        for part in range(len(matrix.parts)):
+            yield _call(b, step, product, (matrix,), part)
 
 
-def _choices(b: CallBuilder, product: Product, matrix: Matrix, n_rows: int) -> tuple[Choice, ...]:
-    choices = []
-    for shape in b.tuning.matmul:
-        rows_per_workgroup = shape.rows_per_workgroup // (2 if product.act else 1)
-        pipeline = b.matmul_pipeline(matrix, shape, NORM=product.norm is not None, ACT=product.act)
-        choices.append(Choice(shape.tokens, -(-n_rows // rows_per_workgroup), pipeline))
-    return tuple(choices)
+def may_be_mixed(matrices: Sequence[Matrix]) -> bool:
+    """Whether one dispatch can do for two matrices: each in one buffer, and no buffers needed for grids."""
+    return len(matrices) == 2 and all(len(m.parts) == 1 and not m.format.grid for m in matrices)
 
 
-def _dims(step: Step, product: Product, matrix: Matrix, part: Part) -> bytes:
-    stride = 4 * quads(step.width)
-    dims = pack(matrix.n_in, part.n_rows, matrix.row_nbytes, matrix.first_column + part.first_row, quads(matrix.n_in),
+def _call(b: CallBuilder, step: Step, product: Product, matrices: Sequence[Matrix], part: int) -> Call:
+    choices = tuple(_choice(b, product, matrices, part, shape) for shape in b.tuning.matmul)
+    return Call(step.name, choices, _dims(step, product, matrices, part), _operands(step, product, matrices, part), step.rows)
+
+
+def _choice(b: CallBuilder, product: Product, matrices: Sequence[Matrix], part: int, shape: MatmulShape) -> Choice:
+    matrix, *others = matrices
+    rows_per_workgroup = shape.rows_per_workgroup // (2 if product.act else 1)
+    pipeline = b.matmul_pipeline(matrix, shape, NORM=product.norm is not None, ACT=product.act,
+                                 other=others[0] if others else None)
+    return Choice(shape.tokens, sum(-(-m.parts[part].n_rows // rows_per_workgroup) for m in matrices), pipeline)
+
+
+def _dims(step: Step, product: Product, matrices: Sequence[Matrix], part: int) -> bytes:
+    matrix, *others = matrices
+    rows, stride = matrix.parts[part], 4 * quads(step.width)
+    dims = pack(matrix.n_in, rows.n_rows, matrix.row_nbytes, matrix.first_column + rows.first_row, quads(matrix.n_in),
                 stride, stride, WORD_OF_ROWS[step.rows], int(any(product.biases)), len(step.inputs) - 1)
     if product.act:
-        dims += pack(part.pieces[1].offset, step.width)
+        dims += pack(rows.pieces[1].offset, step.width)
+    for other in others:
+        dims += pack(other.parts[0].n_rows, other.row_nbytes, other.first_column)
     if product.norm:
         dims += pack(float(product.eps))
     return dims
 
 
-def _operands(step: Step, product: Product, matrix: Matrix, part: int) -> tuple[Operand, ...]:
+def _operands(step: Step, product: Product, matrices: Sequence[Matrix], part: int) -> tuple[Operand, ...]:
     x, residual, bias = Operand("slot", step.inputs[0]), step.inputs[1:], bias_name(product)
-    return (Operand("matrix", matrix.name, part), x,
-            Operand("vector", bias) if bias else x,  # x stands in for a bias or residual that is not there
-            Operand("slot", residual[0]) if residual else x,
-            Operand("slot", step.output),
-            *([Operand("vector", product.norm.name)] if product.norm else []),
-            *grid_of(matrix))
+    if len(matrices) > 1:
+        second = Operand("matrix", matrices[1].name, 0)
+    else:
+        second = Operand("slot", residual[0]) if residual else x  # x stands in for a bias or residual that is not there
+    return (Operand("matrix", matrices[0].name, part), x, Operand("vector", bias) if bias else x, second,
+            Operand("slot", step.output), *([Operand("vector", product.norm.name)] if product.norm else []),
+            *grid_of(matrices[0]))
 
 
 KERNELS = {"matmul": matmul}
