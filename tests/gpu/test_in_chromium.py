@@ -175,7 +175,7 @@ def test_memory_that_is_not_there_is_told_before_anything_is_read(page_device, m
     monkeypatch.setattr(page_device, "limits", replace(page_device.limits, max_storage_buffer_binding_size=1 << 50,
                                                        max_buffer_size=1 << 50))
     with pytest.raises(DeviceError, match=r"creating the buffer k cache 0 of \d+ bytes failed"):
-        asyncio.run(open_session(page_device, graph, tensors, source=UnreadableSource(), n_ctx=1 << 40))
+        asyncio.run(open_session(page_device, graph, tensors, source=UnreadableSource(), n_ctx=1 << 31))
     assert page_device.counters.buffers == 0
 
 
