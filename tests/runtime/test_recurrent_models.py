@@ -17,6 +17,8 @@ from tests.runtime.scripted import ByteTokenizer, ScriptedSession
 
 GREEDY = SamplingOptions(temp=0.0, penalty=1.0)
 RECURRENT, HYBRID = MODELS / "mamba-f16.gguf", MODELS / "lfm2-f32.gguf"
+MORE = [MODELS / f"{name}.gguf" for name in ("rwkv7-f16", "mamba2-q8_0", "qwen35-q8_0")]
+"""So that every operation's state is taken from one backend to another."""
 PROMPT = [5, 9, 33, 7, 2, 8, 100, 41, 77]
 
 
@@ -185,7 +187,7 @@ def machines():
 
 
 @pytest.mark.parametrize(("saver", "loader"), [("reference", "webgpu"), ("webgpu", "simd"), ("simd", "reference")])
-@pytest.mark.parametrize("path", [RECURRENT, HYBRID], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [RECURRENT, HYBRID, *MORE], ids=lambda path: path.stem)
 def test_a_saved_context_goes_on_on_any_backend(machines, path, saver, loader):
     async def scenario():
         first = await opened(path, saver, **machines)
