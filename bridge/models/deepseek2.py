@@ -1,9 +1,9 @@
 """DeepSeek V2 and V3: attention over a compressed cache, and experts chosen within groups beside a shared one.
 
-Multi-head latent attention (arXiv 2405.04434): keys and values are products with one latent vector per token. Newer files
-have those products apart; they move to the queries and to the result, and the cache holds latent vectors alone. Older
-files (``attn_kv_b``) compute keys and values of every head. Routing: arXiv 2412.19437; the scale of the scores under YaRN
-is llama.cpp's.
+Multi-head latent attention (arXiv 2405.04434): keys and values are products with one latent vector per token. Newer
+files have those products apart; they move to the queries and to the result, and the cache holds latent vectors alone.
+Older files (``attn_kv_b``) compute keys and values of every head. Routing: arXiv 2412.19437; the scale of the scores
+under YaRN is llama.cpp's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bridge.models.hparams import HParams
 
 GATES = {1: "softmax", 2: "sigmoid"}
 LITE_LAYERS = (26, 27)
-"""Models told by their layer count have no query rank, whatever the file says; so has one with 48 layers and that vocabulary."""
+"""Models told by these layer counts have no query rank, whatever the file says; nor one with 48 and that vocabulary."""
 LITE_48_VOCABULARY = 128256
 GLM_LITE_LAYERS, GLM_LITE_VOCABULARY = (47, 48), 154880
 CONVERTED_MULTIPLIER = 0.1
@@ -50,16 +50,16 @@ def _router(h: HParams) -> dict[str, object]:
     glm_lite = h.n_layer in GLM_LITE_LAYERS and h.n_vocab == GLM_LITE_VOCABULARY
     gate = h.keys.integer("expert_gating_func", 2 if glm_lite else 1, low=0) or (2 if glm_lite else 1)
     if gate not in GATES:
-        raise UnsupportedError(f"metadata key {h.architecture}.expert_gating_func is {gate}; supported are 1 (softmax) and "
-                               "2 (sigmoid)")
+        raise UnsupportedError(f"metadata key {h.architecture}.expert_gating_func is {gate}; supported are 1 (softmax) "
+                               "and 2 (sigmoid)")
     return {"gate": GATES[gate], "normalise": h.keys.boolean("expert_weights_norm", False),
             "scale": h.keys.number("expert_weights_scale", 0.0) or 1.0, **h.expert_groups()}
 
 
 @dataclass(frozen=True)
 class Latent:
-    """``rank`` columns of a token's latent vector; heads of queries and keys have ``nope`` columns that are not rotated and
-    ``h.n_rot`` that are, heads of values ``value``. ``absorbed``: the cache holds latent vectors.
+    """``rank`` columns of a token's latent vector; heads of queries and keys have ``nope`` columns that are not rotated
+    and ``h.n_rot`` that are, heads of values ``value``. ``absorbed``: the cache holds latent vectors.
     """
 
     rank: int
@@ -82,13 +82,14 @@ class Latent:
             raise ModelError(f"a key of {head_dim} columns must be wider than the {h.n_rot} that are rotated "
                              f"({h.architecture}.rope.dimension_count)")
         lite = h.n_layer in LITE_LAYERS or (h.n_layer == 48 and h.n_vocab == LITE_48_VOCABULARY)
-        multiplier = keys.number("rope.scaling.yarn_log_multiplier", 0.0) / CONVERTED_MULTIPLIER
+        multiplier = keys.number("rope.scaling.yarn_log_multiplier", 0.0, low=0.0) / CONVERTED_MULTIPLIER
         table = h.rope_table(yarn_multipliers=(multiplier if multiplier not in (0.0, 1.0) else 1.0, multiplier))
         log_factor = math.log(1.0 / table.freq_scale)
         sharpness = table.magnitude * (1.0 + 0.1 * log_factor) * (1.0 + 0.1 * multiplier * log_factor)
         return cls(rank=keys.integer("attention.kv_lora_rank"),
-                   q_rank=0 if lite else keys.integer("attention.q_lora_rank", low=0), nope=head_dim - h.n_rot, value=value,
-                   absorbed=absorbed, rope=g.rope_table("rope", table), scale=sharpness**2 / math.sqrt(head_dim),
+                   q_rank=0 if lite else keys.integer("attention.q_lora_rank", low=0),
+                   nope=head_dim - h.n_rot, value=value, absorbed=absorbed,
+                   rope=g.rope_table("rope", table), scale=sharpness**2 / math.sqrt(head_dim),
                    temperature=(keys.number("attention.temperature_scale", 0.0),
                                 keys.integer("attention.temperature_length", h.n_ctx_orig, high=1 << 31)))
 
@@ -103,7 +104,8 @@ class Latent:
             q = g.concat(g.matmul_heads(nope, f"blk.{i}.attn_k_b", n_head, self.rank), rotated, n_head)
             k, v, n_head_kv = g.concat(latent, k_rotated), latent, 1
         else:
-            kv, width = g.matmul(latent, f"blk.{i}.attn_kv_b", n_head * (self.nope + self.value)), self.nope + self.value
+            width = self.nope + self.value
+            kv = g.matmul(latent, f"blk.{i}.attn_kv_b", n_head * width)
             q = g.concat(nope, rotated, n_head)
             k = g.concat(g.columns(kv, 0, self.nope, width), k_rotated, n_head, shared=True)
             v, n_head_kv = g.columns(kv, self.nope, self.value, width), n_head

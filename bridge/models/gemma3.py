@@ -29,7 +29,7 @@ def hidden_states(h: HParams, g: GraphBuilder) -> Node:
     windowed = h.keys.windowed(h.n_layer, default_period=6) if window else (False,) * h.n_layer
     scale = attention_scale(h, LAYERS_27B)
     full = g.rope_table("rope", h.rope_table())
-    swa = g.rope_table("rope_swa", RopeTable(h.n_rot, h.keys.number("rope.freq_base_swa", ROPE_BASE_SWA)))
+    swa = g.rope_table("rope_swa", RopeTable(h.n_rot, h.rope_base("rope.freq_base_swa", ROPE_BASE_SWA)))
 
     x = g.embed("token_embd.weight", h.n_vocab, h.n_embd, scale=math.sqrt(h.n_embd))
     return sequential_layers(

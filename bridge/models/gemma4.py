@@ -91,8 +91,9 @@ class SharedAttention:
             h, head_dim=keys.integer("attention.key_length_swa", h.head_dim),
             head_dim_v=keys.integer("attention.value_length_swa", h.head_dim_v),
             n_rot=keys.integer("rope.dimension_count_swa", h.n_rot))
+        self.local.check("rope.dimension_count_swa")
         self.rope = g.rope_table("rope", h.rope_table(factors_tensor=None if all(self.windowed) else factors))
-        base = keys.number("rope.freq_base_swa", ROPE_BASE_SWA)
+        base = h.rope_base("rope.freq_base_swa", ROPE_BASE_SWA)
         self.rope_local = g.rope_table("rope_swa", RopeTable(self.local.n_rot, base))
         self._filled: dict[int, Node] = {}
 

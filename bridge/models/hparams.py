@@ -15,6 +15,9 @@ from bridge.graph import RopeTable
 
 MAX_LAYERS = 1024
 MAX_WIDTH = 1 << 20
+MAX_EPSILON = 1.0
+ROPE_BASE = 10000.0
+MIN_YARN_FACTOR = 0.01
 
 
 class Keys:
@@ -31,10 +34,16 @@ class Keys:
                              f"it must be an integer from {low} to {high}")
         return value
 
-    def number(self, name: str, default: float | None = None) -> float:
+    def number(self, name: str, default: float | None = None, *, low: float = -math.inf, high: float = math.inf,
+               above: float = -math.inf) -> float:
+        """A finite number from ``low`` to ``high`` and larger than ``above``."""
         value = self._value(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be a finite number")
+        if not low <= value <= high or value <= above:
+            bounds = [f"{word} {bound:g}" for word, bound in (("at least", low), ("above", above), ("at most", high))
+                      if math.isfinite(bound)]
+            raise ModelError(f"metadata key {self._prefix}{name} is {value:g}; it must be {' and '.join(bounds)}")
         return float(value)
 
     def boolean(self, name: str, default: bool) -> bool:
@@ -161,40 +170,44 @@ class HParams:
             n_expert=keys.integer("expert_count", 0, low=0),
             n_expert_used=keys.integer("expert_used_count", 0, low=0),
         )
-        h._check()
+        h.check()
         return h
 
-    def _check(self) -> None:
+    def check(self, n_rot_key: str = "rope.dimension_count") -> None:
+        """Raise ModelError when widths and counts do not go together; ``n_rot_key`` is where ``n_rot`` comes from."""
         for heads, kv_heads in zip(self.n_head, self.n_head_kv):
             if kv_heads and heads % kv_heads:
                 raise ModelError(f"{heads} attention heads cannot share {kv_heads} key/value heads evenly")
         if self.n_rot > self.head_dim or self.n_rot % 2:
-            raise ModelError(f"rope.dimension_count is {self.n_rot}; it must be even and at most {self.head_dim}")
+            raise ModelError(f"{n_rot_key} is {self.n_rot}; it must be even and at most {self.head_dim}")
         if self.head_dim % 2 or self.head_dim_v % 2:
             raise ModelError(f"attention heads of width {self.head_dim} and {self.head_dim_v} must both be even")
         if self.n_expert and not 1 <= self.n_expert_used <= self.n_expert:
             raise ModelError(f"{self.architecture}.expert_used_count is {self.n_expert_used}; "
                              f"it must be from 1 to the {self.n_expert} experts there are")
 
+    def rope_base(self, key: str = "rope.freq_base", default: float = ROPE_BASE) -> float:
+        return self.keys.number(key, default, above=1.0)
+
     def rope_table(self, *, base_key: str = "rope.freq_base", factors_tensor: str | None = None,
                    yarn_multipliers: tuple[float, float] = (1.0, 0.0)) -> RopeTable:
         """The table of the file's ``rope.*`` keys: none, linear, YaRN or LongRoPE scaling (llama.cpp's rules).
 
-        ``base_key`` names the key of the base, which defaults to ``rope.freq_base`` and that to 10000. YaRN's rotation is
-        multiplied by the first and divided by the second of 1 + 0.1 · multiplier · ln(factor).
+        ``base_key`` names the key of the base, which defaults to ``rope.freq_base`` and that to 10000. YaRN's rotation
+        is multiplied by the first and divided by the second of 1 + 0.1 · multiplier · ln(factor).
         """
         keys = self.keys
         kind = keys.string("rope.scaling.type", "linear")
         if kind not in ("none", "linear", "yarn", "longrope"):
             raise UnsupportedError(f"rope scaling {kind!r} is not supported; supported are none, linear, yarn, longrope")
-        factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 0.0))
-        freq_base = keys.number(base_key, keys.number("rope.freq_base", 10000.0))
-        if factor < 0.0 or freq_base <= 1.0:
-            raise ModelError(f"rope scaling factor {factor:g} must not be negative and rope.freq_base {freq_base:g} "
-                             "must be above 1")
+        factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 0.0, low=0.0), low=0.0)
+        freq_base = self.rope_base(base_key, self.rope_base())
         scale = 1.0 if factor == 0.0 or kind == "none" else 1.0 / factor
         yarn = kind == "yarn"
         magnitude = keys.number("rope.scaling.attn_factor", 1.0)
+        if yarn and 0.0 < factor < MIN_YARN_FACTOR:
+            raise ModelError(f"metadata key {self.architecture}.rope.scaling.factor is {factor:g}; with YaRN it must be "
+                             f"at least {MIN_YARN_FACTOR:g}")
         if yarn:
             magnitude *= _yarn_magnitude(1.0 / scale, *yarn_multipliers)
         return RopeTable(
@@ -208,7 +221,7 @@ class HParams:
 
     def require_experts(self) -> None:
         if not self.n_expert:
-            raise ModelError(f"metadata key {self.architecture}.expert_count is missing or 0; this architecture has experts")
+            raise ModelError(f"metadata key {self.architecture}.expert_count is missing or 0; this model needs experts")
 
     def expert_groups(self) -> dict[str, int]:
         """How many groups experts come in, and from how many of them a token's experts may be."""
@@ -216,9 +229,10 @@ class HParams:
         if n_group <= 1:
             return {"n_group": 1, "n_group_used": 1}
         n_used = self.keys.integer("expert_group_used_count", 0, low=0)
-        if self.n_expert % n_group or not 0 < n_used <= n_group or self.n_expert_used > n_used * (self.n_expert // n_group):
-            raise ModelError(f"{self.n_expert_used} of {self.n_expert} experts cannot come from {n_used} of {n_group} groups "
-                             f"({self.architecture}.expert_group_used_count, expert_group_count)")
+        size = self.n_expert // n_group
+        if self.n_expert % n_group or not 0 < n_used <= n_group or self.n_expert_used > n_used * size:
+            raise ModelError(f"{self.n_expert_used} of {self.n_expert} experts cannot come from {n_used} of {n_group} "
+                             f"groups ({self.architecture}.expert_group_used_count, expert_group_count)")
         return {"n_group": n_group, "n_group_used": n_used}
 
     def n_ff_expert(self, i: int, default: int | None = None) -> int:
@@ -227,12 +241,12 @@ class HParams:
 
     @property
     def rms_eps(self) -> float:
-        return self.keys.number("attention.layer_norm_rms_epsilon")
+        return self.keys.number("attention.layer_norm_rms_epsilon", low=0.0, high=MAX_EPSILON)
 
     @property
     def norm_eps(self) -> float:
         """Of layer norms."""
-        return self.keys.number("attention.layer_norm_epsilon")
+        return self.keys.number("attention.layer_norm_epsilon", low=0.0, high=MAX_EPSILON)
 
     @property
     def causal(self) -> bool:

@@ -16,9 +16,10 @@ from bridge.models.llama import mlp_or_experts
 def build(h: HParams, g: GraphBuilder) -> Graph:
     keys = h.keys
     table = h.rope_table(factors_tensor=rope_factors(h, g),
-                         yarn_multipliers=(1.0, keys.number("rope.scaling.yarn_log_multiplier", 0.0)))
-    rope = g.rope_table("rope", replace(table, beta_fast=keys.number("rope.scaling.yarn_beta_fast", table.beta_fast),
-                                        beta_slow=keys.number("rope.scaling.yarn_beta_slow", table.beta_slow)))
+                         yarn_multipliers=(1.0, keys.number("rope.scaling.yarn_log_multiplier", 0.0, low=0.0)))
+    rope = g.rope_table("rope", replace(
+        table, beta_fast=keys.number("rope.scaling.yarn_beta_fast", table.beta_fast, above=0.0),
+        beta_slow=keys.number("rope.scaling.yarn_beta_slow", table.beta_slow, above=0.0)))
     temperature = keys.number("attention.temperature_scale", 0.0)
 
     def attention(i: int, x: Node) -> Node:

@@ -22,7 +22,7 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
     windowed = h.keys.windowed(h.n_layer, 3, full_first=True) if window else (False,) * h.n_layer
     gate = GATES.get(h.keys.string("hidden_activation", "gelu"), "gelu")
     full = g.rope_table("rope", h.rope_table())
-    swa = g.rope_table("rope_swa", RopeTable(h.n_rot, h.keys.number("rope.freq_base_swa", ROPE_BASE_SWA)))
+    swa = g.rope_table("rope_swa", RopeTable(h.n_rot, h.rope_base("rope.freq_base_swa", ROPE_BASE_SWA)))
 
     def norm(x: Node, name: str) -> Node:
         is_missing = name == "blk.0.attn_norm" and not g.has(f"{name}.weight")

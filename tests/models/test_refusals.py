@@ -127,7 +127,8 @@ def test_an_output_that_is_never_the_embedding_is_needed(architecture):
 
 
 @pytest.mark.parametrize("architecture, key, value, named", [
-    ("granite", "logit_scale", 0.0, "logit_scale is 0"), ("granite", "rope.scaling.finetuned", 1, "must be true or false"),
+    ("granite", "logit_scale", 0.0, "logit_scale is 0"),
+    ("granite", "rope.scaling.finetuned", 1, "must be true or false"),
     ("cohere2", "attention.sliding_window", None, "attention.sliding_window is missing"),
     ("cohere2", "logit_scale", None, "logit_scale is missing"),
     ("falcon", "attention.layer_norm_epsilon", None, "attention.layer_norm_epsilon is missing"),
@@ -146,7 +147,12 @@ def test_an_output_that_is_never_the_embedding_is_needed(architecture):
     ("gemma4", "attention.key_length_swa", 24, "blk.0.attn_q.weight"),
     ("gemma4", "attention.sliding_window_pattern", [True, True, True, False], "shares a cache|blk.1"),
     ("gemma3n", "attention.sliding_window", 0, "sliding_window is 0"),
-    ("mistral3", "rope.scaling.factor", -1.0, "must not be negative"),
+    ("mistral3", "rope.scaling.factor", -1.0, "rope.scaling.factor is -1; it must be at least 0"),
+    ("mistral3", "rope.scaling.yarn_beta_fast", 0.0, "yarn_beta_fast is 0; it must be above 0"),
+    ("mistral3", "rope.scaling.factor", 0.001, "with YaRN it must be at least 0.01"),
+    ("gemma4", "rope.dimension_count_swa", 32, "dimension_count_swa is 32; it must be even and at most 16"),
+    ("gemma4", "rope.freq_base_swa", 0.5, "freq_base_swa is 0.5; it must be above 1"),
+    ("phi2", "attention.layer_norm_epsilon", -1.0, "layer_norm_epsilon is -1; it must be at least 0 and at most 1"),
     ("minicpm", "residual_scale", "much", "residual_scale is the string"),
 ])
 def test_a_bent_hyper_parameter_is_named(architecture, key, value, named):
