@@ -8,6 +8,7 @@ llama.cpp's (``build_pooling``, ``build_dense_out``).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +32,8 @@ def build_pooled(module: ModuleType, h: HParams, tensors: Mapping[str, Any], poo
     pooled_row = rank_pooling if pooling == RANK else pooling
     g = GraphBuilder(tensors, causal=causal, symmetric=getattr(module, "SYMMETRIC", False), keep_rows=pooled_row == MEAN)
     graph = module.build(h, g)
+    if graph.reads_whole_texts:  # whose texts each take a batch, for which the memory is there from the beginning
+        graph = replace(graph, n_positions=min(h.n_ctx_train, graph.n_positions or h.n_ctx_train))
     hidden = graph.results.get(EMBEDDINGS)
     if hidden is None:
         return graph

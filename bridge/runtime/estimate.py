@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.gguf import open_gguf_async
 from bridge.graph.cache import CacheLayout, cache_types
-from bridge.graph.graph import OUTPUTS, TOKENS
+from bridge.graph.graph import OUTPUTS, TOKENS, Graph
 from bridge.graph.states import COPIES
 from bridge.models import build_graph
 from bridge.plan import BatchLayout, Plan, lower
@@ -49,13 +49,12 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
     options = options or LoadOptions()
     file = await open_gguf_async(source)
     graph = build_graph(file.metadata, file.tensors, options.n_ctx, options.pooling)
-    plan = lower(graph)
     sizes = session_sizes(graph, options, DEFAULT_N_UBATCH)
     cache = CacheLayout(graph.kv_layers, sizes.n_ctx, sizes.n_ubatch, *cache_types(options.kv_type))
     if options.backend == "simd":
-        weights, scratch = _on_the_cpu(plan, cache, sizes, options.threads or THREADS)
+        weights, scratch = _on_the_cpu(lower(graph), cache, sizes, options.threads or THREADS)
     else:
-        weights, scratch = _on_webgpu(plan, sizes)
+        weights, scratch = _on_webgpu(graph, sizes)
     return MemoryEstimate(
         architecture=file.architecture,
         n_ctx=sizes.n_ctx,
@@ -67,16 +66,18 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
     )
 
 
-def _on_webgpu(plan: Plan, sizes: SessionSizes) -> tuple[int, int]:
+def _on_webgpu(graph: Graph, sizes: SessionSizes) -> tuple[int, int]:
     """Bytes of weights and scratch: what bridge.gpu.session makes buffers for."""
     from bridge.gpu.calls import quads
     from bridge.gpu.device import Limits
     from bridge.gpu.session import ROW_MULTIPLE
+    from bridge.gpu.tuning import HARDWARE
     from bridge.gpu.weights import place_weights
 
-    placement, limits = place_weights(plan, Limits()), Limits()
+    plan, limits = lower(graph, HARDWARE.rules), Limits()
+    placement = place_weights(plan, limits)
     weights = sum(part.nbytes for matrix in placement.matrices.values() for part in matrix.parts)
-    weights += sum(FLOAT_NBYTES * weight.shape[0] for weight in placement.vectors.values())
+    weights += FLOAT_NBYTES * sum(placement.vector_sizes.values())
     rows = {kind: -(-n // ROW_MULTIPLE) * ROW_MULTIPLE for kind, n in ((TOKENS, sizes.n_ubatch), (OUTPUTS, sizes.max_outputs))}
     scratch = sum(rows[slot.rows] * quads(slot.width) * 16 for slot in plan.slots)
     scratch += sum(FLOAT_NBYTES * result.width * sizes.max_outputs for result in plan.results.values())

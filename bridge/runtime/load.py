@@ -109,7 +109,7 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
     for note in (*machine.notes, *cache_notes, *tokenizer.notes):
         model.note(note)
     if model.n_ctx < options.n_ctx:
-        model.note(f"n_ctx_capped_to_positions:{model.n_ctx}")
+        model.note(f"n_ctx_capped:{model.n_ctx}")
     elif n_ctx_train and options.n_ctx > n_ctx_train:
         model.note(f"n_ctx_exceeds_training:{n_ctx_train}")
     return model

@@ -10,6 +10,7 @@ from bridge.errors import Cancelled, ContextOverflow, InputError, UnsupportedErr
 from bridge.graph.states import StateCopies
 from bridge.runtime import CancelToken, Model
 from bridge.runtime.embeddings import Embeddings, embed_texts, embed_tokens, normalised
+from tests.embeddings import embedding_case, load
 from tests.runtime.scripted import ByteTokenizer
 
 
@@ -134,6 +135,24 @@ def test_cancellation_is_looked_at_between_batches_and_failures_leave_an_empty_c
         vectors(model, [[1, 2]])
     session.fail = None
     assert vectors(model, [[1, 2]]) == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize("name, trained", [("bert-cls-f16", 128), ("nomic-bert-f16", 256)])
+def test_an_encoder_takes_no_longer_texts_than_it_was_trained_for(name, trained):
+    async def found():
+        model = await load(embedding_case(name), backend="reference", n_ctx=4096)
+        return model.n_ctx, model.n_ubatch, model.notes
+
+    assert asyncio.run(found()) == (trained, trained, [f"n_ctx_capped:{trained}"])
+
+
+def test_a_micro_batch_that_is_asked_for_bounds_the_texts():
+    async def found():
+        model = await load(embedding_case("nomic-bert-f16"), backend="reference", n_ubatch=32)
+        return await embed_texts(model, [[5] * 33])
+
+    with pytest.raises(ContextOverflow, match="33 tokens, which exceeds the 32"):
+        asyncio.run(found())
 
 
 def test_a_vector_is_brought_to_length_1_without_what_is_no_number():

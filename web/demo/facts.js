@@ -15,6 +15,7 @@ const NOTES = [
   [/^boot:plain$/, "Python started without its memory snapshot, which takes longer."],
   [/^threads_capped_no_coi$/, "The page is not cross-origin isolated, so the processor works on one thread."],
   [/^generation_stopped_context_limit$/, "The answer ended because the context was full."],
+  [/^n_ctx_capped:(\d+)$/, (length) => `The context has the ${integer(length)} tokens that the model can tell apart.`],
   [/^n_ctx_exceeds_training:(\d+)$/, (length) => `The context is longer than the ${integer(length)} tokens that the model was trained on.`],
   [/^gpu_layers_whole_model:/, "Models run on the graphics processor whole, however many layers were asked for."],
   [/^previous_model_released$/, "The model before was freed first."],
