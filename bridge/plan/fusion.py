@@ -100,7 +100,7 @@ def gated_products(node: Node, uses: Uses) -> Node | None:
 def heads(node: Node, uses: Uses) -> Node | None:
     """attention(q, k, v) of products of one x -> one matmul, one step for norms, rotation and cache, attention(q).
 
-    q and k may pass a norm of each head and then a rotation.
+    q and k may pass a norm of each head and then a rotation. The products may be columns of one that is there already.
     """
     if node.op != "attention" or len(node.inputs) != 3:
         return None
@@ -110,9 +110,13 @@ def heads(node: Node, uses: Uses) -> Node | None:
         return None
     products = (q_chain[-1], k_chain[-1], v)
     styles = {link.attrs["style"] for link in (*q_chain, *k_chain) if link.op == "rope"}
-    if len(styles) > 1 or not uses.once(*q_chain[:-1], *k_chain[:-1]) or not _side_by_side(products, uses):
+    if len(styles) > 1 or not uses.once(*q_chain[:-1], *k_chain[:-1], *products):
         return None
-    stacked = _stacked(products, products[0].name, q.width + k.width + v.width, None)
+    stacked = _cut_from(products)
+    if stacked is None and _side_by_side(products, uses):
+        stacked = _stacked(products, products[0].name, q.width + k.width + v.width, None)
+    if stacked is None:
+        return None
     written = {"q": _head_attrs(q_chain), "k": _head_attrs(k_chain), "style": next(iter(styles), "norm"),
                **{name: attrs[name] for name in ("layer", "n_head", "n_head_kv", "head_dim", "head_dim_v")}}
     norms = tuple(weight for chain in (q_chain, k_chain) for link in chain[:-1] for weight in link.weights)
@@ -121,7 +125,7 @@ def heads(node: Node, uses: Uses) -> Node | None:
 
 
 def _head_chain(node: Node, head_dim: int) -> list[Node] | None:
-    """[rope][, rms_norm], matmul from the last to the first, if that is how a node was made."""
+    """[rope][, rms_norm], matmul or columns from the last to the first, if that is how a node was made."""
     chain = []
     if node.op == "rope" and node.attrs["head_dim"] == head_dim:
         chain.append(node)
@@ -130,7 +134,7 @@ def _head_chain(node: Node, head_dim: int) -> list[Node] | None:
             and node.weights[0].shape == (head_dim,)):
         chain.append(node)
         node = node.inputs[0]
-    return [*chain, node] if node.op == "matmul" else None
+    return [*chain, node] if node.op in ("matmul", "columns") else None
 
 
 def _head_attrs(chain: list[Node]) -> dict:
@@ -163,6 +167,18 @@ def _side_by_side(products: tuple[Node, ...], uses: Uses) -> bool:
     inputs = products[0].inputs
     return (len(inputs) == 1 and all(p.op == "matmul" and p.inputs == inputs for p in products)
             and uses.once(*products) and uses.own_weights(*products))
+
+
+def _cut_from(values: tuple[Node, ...]) -> Node | None:
+    """The product whose columns these are, one after the other and all of them."""
+    source, first = values[0].inputs[0], 0
+    for value in values:
+        if value.op != "columns" or value.inputs[0] is not source:
+            return None
+        if (value.attrs["first"], value.attrs["group"]) != (first, source.width):
+            return None
+        first += value.attrs["count"]
+    return source if source.op == "matmul" and first == source.width else None
 
 
 def _stacked(products: tuple[Node, ...], name: str, width: int, act: str | None) -> Node:

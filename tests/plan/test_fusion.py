@@ -122,6 +122,38 @@ def test_heads_made_otherwise_stay_apart(change):
     replay_equals_graph(graph, model.weights, (heads,))
 
 
+def in_one_tensor(order="qkv", more=0):
+    """Queries, keys and values as columns of one product."""
+    model = Model()
+    rows = [model.weights.pop(f"{letter}.weight") for letter in order]
+    model.weights["qkv.weight"] = np.concatenate([*rows, np.ones((more, 32), np.float32)])
+    starts = dict(zip(order, np.cumsum([0, *(len(part) for part in rows[:-1])]).tolist()))
+
+    def change(b, x):
+        both = b.matmul(x, "qkv", 64 + more)
+        q, k, v = (b.columns(both, starts[letter], width) for letter, width in zip("qkv", (32, 16, 16)))
+        return rope(b, b.rms_norm(q, "head", 1e-5, 8)), rope(b, k), v
+
+    b = model.builder()
+    b.rope_table("main", RopeTable(8, 100.0))
+    q, k, v = change(b, b.embed("e", 300, 32))
+    y = b.attention(q, k, v, n_head=4, n_head_kv=2, head_dim=8, head_dim_v=8, scale=0.3)
+    return model, b.finish(b.matmul(b.select_outputs(y), "o", 32), 32)
+
+
+def test_heads_of_one_tensor_need_no_copies():
+    model, graph = in_one_tensor()
+    assert kernels(graph, heads) == {"embed": 1, "matmul": 2, "write_heads": 1, "attention": 1, "select_outputs": 1}
+    replay_equals_graph(graph, model.weights, (heads,))
+
+
+@pytest.mark.parametrize("other", [{"order": "kqv"}, {"more": 4}], ids=["another order", "columns left over"])
+def test_heads_of_one_tensor_in_another_form_are_copied(other):
+    model, graph = in_one_tensor(**other)
+    assert kernels(graph, heads)["write_heads"] == 0
+    replay_equals_graph(graph, model.weights, (heads,))
+
+
 def test_biases_stay_with_their_matrices():
     model = Model()
     plan = lower(model.graph(), (heads,))
