@@ -1,4 +1,4 @@
-"""The five architectures on the numpy reference: llama.cpp's logits and continuations for every tiny model."""
+"""All architectures on the numpy reference: llama.cpp's logits and continuations for every tiny model."""
 
 import asyncio
 

@@ -167,6 +167,45 @@ def test_a_window_as_long_as_the_text_hides_nothing(name, window):
     assert np.abs(file.logits() - expected).max() > 1e-2
 
 
+def layers_of(graph):
+    """For each attention its window and the tables that rotate its queries and keys."""
+    found = []
+    for node in graph.nodes:
+        if node.op == "attention":
+            tables = {source.attrs["table"] for source in node.inputs[:2] if source.op == "rope"}
+            found.append((node.attrs["window"], *tables))
+    return found
+
+
+def test_the_32b_exaone_sees_all_where_it_does_not_rotate():
+    file = File("exaone4-f16.gguf")
+    file.repeat_layers(64)
+    assert layers_of(file.graph()) == [(4096, "rope"), (4096, "rope"), (4096, "rope"), (0,)] * 16
+    file.set(attention__sliding_window=32, attention__sliding_window_pattern=[True, False] * 32)
+    assert layers_of(file.graph()) == [(32, "rope"), (0,)] * 32
+
+
+def test_olmo_3_scales_the_rotation_in_layers_that_see_all():
+    file = File("olmo2-f16.gguf")
+    file.repeat_layers(4)
+    file.set(attention__sliding_window=16, rope__scaling__type="yarn", rope__scaling__factor=8.0)
+    graph = file.graph()
+    assert layers_of(graph) == [(16, "rope_swa")] * 3 + [(0, "rope")]
+    full, local = graph.rope_tables["rope"], graph.rope_tables["rope_swa"]
+    assert (full.ext_factor, full.freq_scale) == (1.0, 0.125)
+    assert (local.ext_factor, local.freq_scale, local.magnitude, local.freq_base) == (0.0, 1.0, 1.0, full.freq_base)
+
+
+@pytest.mark.parametrize("name, expected", [
+    ("cohere2-q8_0.gguf", [(16, "rope")] * 3 + [(0,)]), ("smollm3-f16.gguf", [(0, "rope")] * 3 + [(0,)]),
+    ("gpt2-f16.gguf", [(0,)] * 2), ("gpt-oss-mxfp4.gguf", [(16, "rope_swa"), (0, "rope")]),
+])
+def test_which_layers_rotate(name, expected):
+    file = File(name)
+    file.repeat_layers(2 * len(expected))
+    assert layers_of(file.graph()) == 2 * expected
+
+
 def test_layers_that_predict_further_tokens_are_left_out():
     for name in ("glm4-q4_0.gguf", "exaone4-f16.gguf", "deepseek2-unsplit-q8_0.gguf"):
         file = File(name)
