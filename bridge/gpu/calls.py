@@ -42,7 +42,7 @@ class Pipeline(NamedTuple):
             words.append(f"tokens={values['TOKENS']}")
         if values.get("ACT"):
             words.append(values["ACT"])
-        flags = ("EXPERTS", "NORM", "NORMED", "NEOX", "CENTRED", "KV_F16")
+        flags = ("EXPERTS", "GATED", "NORM", "NORMED", "NEOX", "CENTRED", "KV_F16")
         return " ".join(words + [flag.lower() for flag in flags if values.get(flag)])
 
 
@@ -144,10 +144,11 @@ class CallBuilder:
         yield from self.by_columns(step, file, dims, self.slots(step), columns, **values)
 
     def matmul_pipeline(self, matrix: Matrix, shape: MatmulShape, *, EXPERTS: bool = False, HEADS: bool = False,
-                        NORM: bool = False, ACT: str | None = None, other: Matrix | None = None) -> Pipeline:
+                        NORM: bool = False, ACT: str | None = None, GATED: bool = False,
+                        other: Matrix | None = None) -> Pipeline:
         """The flags are those of kernels/wgsl/matmul.wgsl; ``other`` is a second matrix, in another format."""
         access = "rrrrw" + "r" * NORM + "r" * len(grid_of(matrix))
         others = {f"OTHER_{name}": value for name, value in other.format.values.items()} if other else {}
         return self.pipeline("matmul.wgsl", access, **shape.values, **matrix.format.values, EXPERTS=EXPERTS, HEADS=HEADS,
-                             NORM=NORM, GATED=ACT is not None, ACT=ACT or "", OUTS=shape.rows // (2 if ACT else 1),
+                             NORM=NORM, GATED=GATED, ACT=ACT or "", OUTS=shape.rows // (2 if GATED else 1),
                              GRID_BINDING=8 if NORM else 7, MIXED=other is not None, **others)

@@ -30,7 +30,7 @@ NORM = 0.5
 """Every weight of the norms."""
 ROPE_TABLES = {f"of {dim}": RopeTable(dim, 1.0, freq_scale=2 * math.pi) for dim in HEAD_DIMS.values()}
 """Whole turns, so that the answers do not depend on positions."""
-_ACTIVATIONS: Mapping[str, Callable[[float], float]] = {
+ACTIVATION_OF: Mapping[str, Callable[[float], float]] = {
     "silu": lambda x: x / (1 + math.exp(-x)),
     "gelu": lambda x: x * (1 + math.tanh(0.7978845608 * (x + 0.044715 * x**3))) / 2,
     "gelu_quick": lambda x: x / (1 + math.exp(-1.702 * x)),
@@ -40,6 +40,7 @@ _ACTIVATIONS: Mapping[str, Callable[[float], float]] = {
     "softplus": lambda x: math.log1p(math.exp(x)),
     "tanh": math.tanh,
     "exp": math.exp,
+    "sqrt": lambda x: math.sqrt(max(x, 0.0)),
 }
 
 
@@ -81,9 +82,9 @@ def rows_of(type_name: str, n_in: int) -> bytes:
 def cases_of(plan: Plan) -> list[Case]:
     """Each with slots of its own."""
     made: list[Case] = []
-    for types, normed, act in dict.fromkeys(_product_variants(plan)):
+    for types, normed, act, gated in dict.fromkeys(_product_variants(plan)):
         for type_name in types:
-            made.append(_matmul_case(type_name, normed, act, 10 * len(made)))
+            made.append(_matmul_case(type_name, normed, act, gated, 10 * len(made)))
             if len(types) == 2 and not any(FORMATS[name].grid for name in types):
                 made.append(_mixed_case(types, type_name, normed, 10 * len(made)))
     used = dict.fromkeys((s.kernel, s.weights[0].type) for s in plan.steps
@@ -100,10 +101,11 @@ def cases_of(plan: Plan) -> list[Case]:
     return made
 
 
-def _product_variants(plan: Plan) -> list[tuple[tuple[str, ...], bool, str | None]]:
+def _product_variants(plan: Plan) -> list[tuple[tuple[str, ...], bool, str | None, bool]]:
     """What tells the pipelines of products apart: block formats, norm before, activation after."""
     products = [product_of(step) for step in plan.steps if step.kernel == "matmul"]
-    return [(tuple(dict.fromkeys(matrix.type for matrix in p.matrices)), p.norm is not None, p.act) for p in products]
+    return [(tuple(dict.fromkeys(matrix.type for matrix in p.matrices)), p.norm is not None, p.act, p.gated)
+            for p in products]
 
 
 def _floats(text: str, width: int) -> list[Sequence[float]]:
@@ -133,20 +135,20 @@ def _embed_case(type_name: str, slot: int) -> Case:
     return Case(f"{type_name} rows", (step,), {}, columns, [ends[t % N_ROWS] for t in range(N_TOKENS)])
 
 
-def _matmul_case(type_name: str, normed: bool, act: str | None, slot: int) -> Case:
+def _matmul_case(type_name: str, normed: bool, act: str | None, gated: bool, slot: int) -> Case:
     """Norms and activations are applied to the products that numpy computed; gate and up are the same rows."""
     found = answers()["formats"][type_name]
     n_in, products = found["n_in"], _floats(found["products"], N_ROWS)
-    names = [f"{part} {normed} {act} {type_name}" for part in (("gate", "up") if act else ("matmul",))]
+    names = [f"{part} {normed} {act} {type_name}" for part in (("gate", "up") if gated else ("matmul",))]
     matrices = tuple(Weight(name, (N_ROWS, n_in), type_name) for name in names)
     norm = Weight(f"norm of {names[0]}", (n_in,), "F32") if normed else None
-    product = Product(matrices, (None,) * len(matrices), norm, 0.0, act)
+    product = Product(matrices, (None,) * len(matrices), norm, 0.0, act, gated)
     step = Step("matmul", (slot,), slot + 1, product.weights, {"product": product}, TOKENS, N_ROWS, names[0])
     expected = []
     for t, row in enumerate(products):
         mean = sum(value**2 for value in _values(t, n_in)) / n_in
         values = [value * (NORM / math.sqrt(mean) if normed else 1.0) for value in row]
-        expected.append([_ACTIVATIONS[act](value) * value for value in values] if act else values)
+        expected.append([ACTIVATION_OF[act](value) * (value if gated else 1.0) for value in values] if act else values)
     return Case(f"{type_name} products", (step,), {slot: _inputs(n_in)}, range(N_ROWS), expected,
                 {norm.name: [NORM] * n_in} if norm else {})
 

@@ -10,7 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.gpu.device import AdapterInfo
-from bridge.plan.fusion import Rule, add_after_norm, add_residual, gated_products, heads, norm_into_products
+from bridge.plan.fusion import (
+    Rule,
+    activated_products,
+    add_after_norm,
+    add_residual,
+    gated_products,
+    heads,
+    norm_into_products,
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Tuning:
     attention_chunk: int
 
 
-RULES = (heads, gated_products, add_residual, add_after_norm)
+RULES = (heads, gated_products, activated_products, add_residual, add_after_norm)
 
 SOFTWARE = Tuning(
     rules=RULES,  # a norm inside its products costs a tenth of the time of a token, more than a dispatch

@@ -123,8 +123,8 @@ def place_weights(plan: Plan, limits: Limits) -> Placement:
 
 
 def _place_product(product: Product, most: int) -> tuple[Matrix, ...]:
-    if product.act:
-        return (_place_pair(*product.matrices, most),)
+    if product.gated:
+        return (_place_halves(product.matrices, most),)
     runs: list[tuple[int, list[Weight]]] = []
     column = 0
     for weight in product.matrices:
@@ -168,18 +168,22 @@ def _place_run(weights: list[Weight], first_column: int, most: int) -> Matrix:
                   (Part(0, row, row * row_nbytes, tuple(pieces)),))
 
 
-def _place_pair(gate: Weight, up: Weight, most: int) -> Matrix:
-    """Each part has the same rows of both, since a pair of rows makes one result."""
+def _place_halves(weights: tuple[Weight, ...], most: int) -> Matrix:
+    """Each part has the same rows of gate and up, since a pair of rows makes one result; both may be in one tensor."""
+    gate, up = weights[0], weights[-1]
     format = format_of(gate.type, gate.name)
     row_nbytes = _row_nbytes(gate, format)
+    n_rows = sum(weight.shape[0] for weight in weights) // 2
+    up_first = n_rows if gate is up else 0
     rows_per_part = _rows_within(most // 2 // WORD * WORD, row_nbytes, gate)
     parts = []
-    for first in range(0, gate.shape[0], rows_per_part):
-        count = min(rows_per_part, gate.shape[0] - first)
+    for first in range(0, n_rows, rows_per_part):
+        count = min(rows_per_part, n_rows - first)
         up_at = -(-count * row_nbytes // WORD) * WORD
         parts.append(Part(first, count, up_at + count * row_nbytes,
-                          (Piece(gate, first, count, 0), Piece(up, first, count, up_at))))
-    return Matrix(f"{gate.name}, {up.name}", format, gate.shape[-1], row_nbytes, 0, tuple(parts))
+                          (Piece(gate, first, count, 0), Piece(up, up_first + first, count, up_at))))
+    name = ", ".join(weight.name for weight in weights)
+    return Matrix(name, format, gate.shape[-1], row_nbytes, 0, tuple(parts))
 
 
 def _place_matrix(weight: Weight, most: int, first_column: int = 0) -> Matrix:

@@ -88,44 +88,60 @@ def _added(node: Node, uses: Uses, ops: tuple[str, ...]) -> Node | None:
 
 
 def gated_products(node: Node, uses: Uses) -> Node | None:
-    """glu(matmul(x), matmul(x)) -> one matmul with the activation at its end."""
-    if node.op != "glu" or not _side_by_side(node.inputs, uses):
+    """glu of two matmuls of one x, or of the halves of a matmul -> one matmul with the activation at its end."""
+    if node.op != "glu":
         return None
     gate, up = node.inputs
-    if gate.weights[0].type != up.weights[0].type:  # a pair of rows is decoded together
+    # A pair of rows is decoded together.
+    if _side_by_side(node.inputs, uses) and gate.weights[0].type == up.weights[0].type:
+        return _stacked(node.inputs, node.name, node.width, node.attrs["act"])
+    whole = _cut_in_order(node.inputs, uses)
+    if whole is None or not _is_plain_product(whole) or not uses.own_weights(whole) or uses.readers[whole] != [gate, up]:
         return None
-    return _stacked(node.inputs, node.name, node.width, node.attrs["act"])
+    product = replace(product_of(whole), act=node.attrs["act"], gated=True)
+    return replace(whole, attrs={"product": product}, width=node.width, name=node.name)
+
+
+def activated_products(node: Node, uses: Uses) -> Node | None:
+    """act(matmul(x)) -> matmul with the activation at its end."""
+    if node.op != "activate" or not _is_plain_product(node.inputs[0]) or not uses.once(node.inputs[0]):
+        return None
+    product = replace(product_of(node.inputs[0]), act=node.attrs["act"])
+    return replace(node.inputs[0], attrs={"product": product}, name=node.name)
+
+
+def _is_plain_product(node: Node) -> bool:
+    return node.op == "matmul" and len(node.inputs) == 1 and product_of(node).act is None
 
 
 def heads(node: Node, uses: Uses) -> Node | None:
     """attention(q, k, v) of products of one x -> one matmul, one step for norms, rotation and cache, attention(q).
 
-    q and k may pass a norm of each head and then a rotation. The products may be columns of one that is there already.
+    q and k may pass a norm of each head and then a rotation. What is cut from one row of q, k and v needs no matmul.
     """
     if node.op != "attention" or len(node.inputs) != 3:
         return None
     attrs, (q, k, v) = node.attrs, node.inputs
     q_chain, k_chain = (_head_chain(value, attrs["head_dim"]) for value in (q, k))
-    if q_chain is None or k_chain is None:
-        return None
-    products = (q_chain[-1], k_chain[-1], v)
     styles = {link.attrs["style"] for link in (*q_chain, *k_chain) if link.op == "rope"}
-    if len(styles) > 1 or not uses.once(*q_chain[:-1], *k_chain[:-1], *products):
+    if len(styles) > 1 or not uses.once(*q_chain[:-1], *k_chain[:-1]):
         return None
-    stacked = _cut_from(products)
-    if stacked is None and _side_by_side(products, uses):
-        stacked = _stacked(products, products[0].name, q.width + k.width + v.width, None)
-    if stacked is None:
-        return None
+    sources = (q_chain[-1], k_chain[-1], v)
+    if _side_by_side(sources, uses):
+        row = _stacked(sources, sources[0].name, q.width + k.width + v.width, None)
+    else:
+        row = _cut_in_order(sources, uses)
+        if row is None:
+            return None
     written = {"q": _head_attrs(q_chain), "k": _head_attrs(k_chain), "style": next(iter(styles), "norm"),
                **{name: attrs[name] for name in ("layer", "n_head", "n_head_kv", "head_dim", "head_dim_v")}}
     norms = tuple(weight for chain in (q_chain, k_chain) for link in chain[:-1] for weight in link.weights)
-    rotated = Node("write_heads", (stacked,), norms, written, node.rows, q.width, q.name)
+    rotated = Node("write_heads", (row,), norms, written, node.rows, q.width, q.name)
     return replace(node, inputs=(rotated,))
 
 
-def _head_chain(node: Node, head_dim: int) -> list[Node] | None:
-    """[rope][, rms_norm], matmul or columns from the last to the first, if that is how a node was made."""
+def _head_chain(node: Node, head_dim: int) -> list[Node]:
+    """[rope][, rms_norm], and what they are of, from the last to the first."""
     chain = []
     if node.op == "rope" and node.attrs["head_dim"] == head_dim:
         chain.append(node)
@@ -134,7 +150,7 @@ def _head_chain(node: Node, head_dim: int) -> list[Node] | None:
             and node.weights[0].shape == (head_dim,)):
         chain.append(node)
         node = node.inputs[0]
-    return [*chain, node] if node.op in ("matmul", "columns") else None
+    return [*chain, node]
 
 
 def _head_attrs(chain: list[Node]) -> dict:
@@ -169,19 +185,20 @@ def _side_by_side(products: tuple[Node, ...], uses: Uses) -> bool:
             and uses.once(*products) and uses.own_weights(*products))
 
 
-def _cut_from(values: tuple[Node, ...]) -> Node | None:
-    """The product whose columns these are, one after the other and all of them."""
-    source, first = values[0].inputs[0], 0
-    for value in values:
-        if value.op != "columns" or value.inputs[0] is not source:
+def _cut_in_order(parts: tuple[Node, ...], uses: Uses) -> Node | None:
+    """The node that these are all the columns of, from left to right, and that nothing else needs them for."""
+    whole, first = parts[0].inputs[0] if parts[0].inputs else None, 0
+    for part in parts:
+        if part.op != "columns" or part.inputs[0] is not whole or part.attrs["group"] != whole.width:
             return None
-        if (value.attrs["first"], value.attrs["group"]) != (first, source.width):
+        if part.attrs["first"] != first or not uses.once(part):
             return None
-        first += value.attrs["count"]
-    return source if source.op == "matmul" and first == source.width else None
+        first += part.width
+    return whole if first == whole.width else None
 
 
 def _stacked(products: tuple[Node, ...], name: str, width: int, act: str | None) -> Node:
     first, parts = products[0], [product_of(p) for p in products]
-    product = Product(tuple(m for p in parts for m in p.matrices), tuple(b for p in parts for b in p.biases), act=act)
+    product = Product(tuple(m for p in parts for m in p.matrices), tuple(b for p in parts for b in p.biases), act=act,
+                      gated=act is not None)
     return Node("matmul", first.inputs, product.weights, {"product": product}, first.rows, width, name)

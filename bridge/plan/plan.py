@@ -59,8 +59,8 @@ class Step:
 class Product:
     """What a ``matmul`` step makes of x, [rows, n_in]: x @ matrix.T (+ bias) for each matrix, side by side.
 
-    With ``norm``, [n_in], x is normed as in ``rms_norm`` first; with ``act`` there are two matrices of one type, gate and
-    up, and the result is act(gate) * up.
+    With ``norm``, [n_in], x is normed as in ``rms_norm`` first. With ``act`` the result is act(y) of these columns y or, if
+    ``gated``, act(gate) * up of its halves, which come from two matrices of one type or from one.
     """
 
     matrices: tuple[Weight, ...]
@@ -68,6 +68,7 @@ class Product:
     norm: Weight | None = None
     eps: float = 0.0
     act: str | None = None
+    gated: bool = False
 
     @property
     def weights(self) -> tuple[Weight, ...]:

@@ -7,7 +7,8 @@
 //
 // With NORM x is rms-normed on the way: since x is a factor of every product, it is multiplied by the norm's weight, and the
 // sum of its squares, added up beside the products, gives the factor of the whole row at the end.
-// With GATED half of a tile's rows are of the gate and half the same rows of up; y = act(gate) * up.
+// With ACT y = act(x @ weight.T (+ bias)).
+// With GATED half of a tile's rows are of the gate and half the same rows of up; y = ACT(gate) * up.
 //
 // With MIXED there is another weight in another format, whose results lie elsewhere in y: the last workgroups compute it.
 //
@@ -69,7 +70,7 @@ struct Dims {
 //@ if MIXED
 //@ include ${FORMAT} as OTHER
 //@ end
-//@ if GATED
+//@ if ACT
 //@ include activations.wgsl
 //@ end
 
@@ -94,6 +95,9 @@ fn store(token: u32, column: u32, n_tokens: u32, value: f32) {
   if (token >= n_tokens) { return; }
   var sum = value;
   if (dims.has_bias != 0u) { sum += bias[column]; }
+  //@ if ACT
+  sum = act_${ACT}(vec4<f32>(sum)).x;
+  //@ end
   //@ if not MIXED
   if (dims.has_residual != 0u) { sum += residual[token * dims.residual_stride + column]; }
   //@ end

@@ -25,12 +25,13 @@ class Layer:
     """A decoder of one layer over random tensors, and the knobs that change its fused steps."""
 
     def __init__(self, *, n_embd=64, n_ff=96, heads=(4, 2, 16, 16), rotated=(16, 16), style="norm", qk_norm=(False, False),
-                 biases=(), types=None, post_norm=False, act="silu") -> None:
+                 biases=(), types=None, post_norm=False, act="silu", mlp="gated", whole=False) -> None:
         n_head, n_head_kv, head_dim, head_dim_v = heads
         tensors, types = Tensors(), {"": "F32"} | (types or {})
         sizes = {"q": (n_head * head_dim, n_embd), "k": (n_head_kv * head_dim, n_embd), "v": (n_head_kv * head_dim_v, n_embd),
                  "o": (n_embd, n_head * head_dim_v), "gate": (n_ff, n_embd), "up": (n_ff, n_embd), "down": (n_embd, n_ff),
                  "output": (N_VOCAB, n_embd)}
+        sizes |= {"qkv": (sum(sizes[name][0] for name in "qkv"), n_embd), "gate_up": (2 * n_ff, n_embd)}
         for name, shape in sizes.items():
             type_name = types.get(name, types[""])
             if type_name in ("F32", "F16", "BF16"):
@@ -46,7 +47,10 @@ class Layer:
         b = GraphBuilder(tensors.infos)
         x = b.embed("embd", N_VOCAB, n_embd)
         y = b.rms_norm(x, "norm1", 1e-5)
-        q, k, v = (b.matmul(y, name, sizes[name][0]) for name in ("q", "k", "v"))
+        if whole:
+            q, k, v = self._cut(b, b.matmul(y, "qkv", sizes["qkv"][0]), *(sizes[name][0] for name in "qkv"))
+        else:
+            q, k, v = (b.matmul(y, name, sizes[name][0]) for name in "qkv")
         sides = []
         for side, name, normed, n_rot in zip((q, k), "qk", qk_norm, rotated, strict=True):
             side = b.rms_norm(side, f"{name}_norm", 1e-5, head_dim) if normed else side
@@ -56,10 +60,19 @@ class Layer:
                                  scale=0.1), "o", n_embd)
         x = b.add(b.rms_norm(y, "post", 1e-5), x) if post_norm else b.add(y, x)
         y = b.rms_norm(x, "norm2", 1e-5)
-        y = b.glu(b.matmul(y, "gate", n_ff), b.matmul(y, "up", n_ff), act)
+        if mlp == "plain":
+            y = b.activate(b.matmul(y, "up", n_ff), act)
+        elif whole:
+            y = b.glu(*self._cut(b, b.matmul(y, "gate_up", 2 * n_ff), n_ff, n_ff), act)
+        else:
+            y = b.glu(b.matmul(y, "gate", n_ff), b.matmul(y, "up", n_ff), act)
         x = b.select_outputs(b.add(b.matmul(y, "down", n_embd), x))
         self.graph = b.finish(b.matmul(b.rms_norm(x, "norm3", 1e-5), "output", N_VOCAB), n_embd)
         self.tensors = tensors
+
+    @staticmethod
+    def _cut(b, x, *widths):
+        return [b.columns(x, sum(widths[:i]), width) for i, width in enumerate(widths)]
 
 
 LAYERS = {
@@ -68,6 +81,8 @@ LAYERS = {
     "normed heads": {"style": "neox", "qk_norm": (True, True), "rotated": (16, 16), "post_norm": True, "act": "gelu"},
     "one head normed, one not rotated": {"style": "neox", "qk_norm": (False, True), "rotated": (8, 0)},
     "biases": {"biases": ("q", "k", "v", "gate", "up", "o"), "types": {"": "F16"}, "heads": (4, 4, 16, 8)},
+    "whole tensors": {"whole": True, "types": {"": "Q8_0"}, "biases": ("qkv", "gate_up"), "act": "gelu"},
+    "no gate": {"mlp": "plain", "act": "relu2", "biases": ("up",)},
     "one bias of three": {"biases": ("k", "up")},
     "q8_0": {"types": {"": "Q8_0"}},
     "two formats": {"types": {"": "Q5_0", "v": "Q8_0", "down": "Q4_1", "up": "Q5_0"}},
@@ -119,7 +134,8 @@ def dispatches(path, tuning):
     return (len(names) - n_outside) / len(graph.kv_layers), n_outside
 
 
-@pytest.mark.parametrize("name, in_layer, outside", [("qwen3-f16", 6, 4), ("llama-untied-f16", 6, 4), ("gemma3-f16", 8, 4)])
+@pytest.mark.parametrize("name, in_layer, outside", [("qwen3-f16", 6, 4), ("llama-untied-f16", 6, 4),
+                                                     ("phi3-q8_0", 6, 4), ("gemma3-f16", 8, 4)])
 def test_dispatches_of_tiny_models(name, in_layer, outside):
     assert dispatches(MODELS / f"{name}.gguf", HARDWARE) == (in_layer, outside)
     # Software adapters keep the norms apart (bridge.gpu.tuning).

@@ -9,6 +9,7 @@ from bridge.gpu import selftest_cases, wgsl
 from bridge.gpu.formats import FORMATS
 from bridge.gpu.session import GpuSession
 from bridge.gpu.tuning import SOFTWARE
+from bridge.graph.graph import ACTIVATIONS
 from bridge.kernels import kernel_text
 from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
@@ -23,6 +24,10 @@ def test_the_answers_are_what_the_tool_writes(capsys):
 
 def test_every_format_has_answers():
     assert set(selftest_cases.answers()["formats"]) == set(FORMATS)
+
+
+def test_every_activation_has_answers():
+    assert set(selftest_cases.ACTIVATION_OF) == set(ACTIVATIONS)
 
 
 @pytest.mark.parametrize("file, right, wrong, message", [

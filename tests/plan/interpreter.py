@@ -59,9 +59,10 @@ class PlanInterpreter(ReferenceSession):
             x = self._norm(batch, x, self._weight(product.norm), product.eps, x.shape[1])
         parts = [OPERATIONS["matmul"](self, batch, [x], [self._weight(w) for w in (matrix, bias) if w], {})
                  for matrix, bias in zip(product.matrices, product.biases, strict=True)]
-        if product.act:
-            return OPERATIONS["glu"](self, batch, parts, [], {"act": product.act})
-        return np.concatenate(parts, axis=1)
+        row = np.concatenate(parts, axis=1)
+        if product.gated:
+            return OPERATIONS["glu"](self, batch, np.split(row, 2, axis=1), [], {"act": product.act})
+        return OPERATIONS["activate"](self, batch, [row], [], {"act": product.act}) if product.act else row
 
     def _norm(self, batch, x, weight, eps, group):
         return OPERATIONS["rms_norm"](self, batch, [x], [weight], {"eps": eps, "group": group})

@@ -10,12 +10,19 @@ from bridge.gguf import TensorInfo
 from bridge.graph import GraphBuilder, RopeTable
 from bridge.graph.reference import ReferenceSession
 from bridge.plan import lower, product_of
-from bridge.plan.fusion import add_after_norm, add_residual, gated_products, heads, norm_into_products
+from bridge.plan.fusion import (
+    activated_products,
+    add_after_norm,
+    add_residual,
+    gated_products,
+    heads,
+    norm_into_products,
+)
 from bridge.quants import quant_type
 from tests.plan.files import FILES, load
 from tests.plan.interpreter import PlanInterpreter
 
-ALL_RULES = (heads, gated_products, add_residual, add_after_norm, norm_into_products)
+ALL_RULES = (heads, gated_products, activated_products, add_residual, add_after_norm, norm_into_products)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -66,6 +73,7 @@ class Model:
         rng = np.random.default_rng(5)
         for name, shape in {"e": (300, 32), "q.weight": (32, 32), "k.weight": (16, 32), "v.weight": (16, 32),
                             "gate.weight": (48, 32), "up.weight": (48, 32), "down.weight": (32, 48), "o.weight": (32, 32), "p.weight": (32, 32),
+                            "qkv.weight": (64, 32), "gate_up.weight": (96, 32), "gate_up.bias": (96,),
                             "head.weight": (8,), "row.weight": (32,), "q.bias": (32,), "v.bias": (16,)}.items():
             self.weights[name] = rng.standard_normal(shape).astype(np.float32)
         self.types: dict[str, str] = {}
@@ -89,13 +97,25 @@ def rope(b, x, table="main", style="neox"):
     return b.rope(x, table, 8, style)
 
 
+def cut(b, x, *widths):
+    """A row of runs of columns, taken apart."""
+    firsts = [sum(widths[:i]) for i in range(len(widths))]
+    return [b.columns(x, first, width) for first, width in zip(firsts, widths)]
+
+
+def rotated_cut(b, q, k, v):
+    q, k, v = cut(b, b.matmul(q.inputs[0], "qkv", 64), 32, 16, 16)
+    return rope(b, q), rope(b, k), v
+
+
 @pytest.mark.parametrize("change", [
+    rotated_cut,
     lambda b, q, k, v: (q, k, v),
     lambda b, q, k, v: (rope(b, q), rope(b, k), v),
     lambda b, q, k, v: (rope(b, q, style="norm"), rope(b, k, "half", "norm"), v),
     lambda b, q, k, v: (b.rms_norm(q, "head", 1e-5, 8), rope(b, k), v),
     lambda b, q, k, v: (rope(b, b.rms_norm(q, "head", 1e-5, 8)), rope(b, b.rms_norm(k, "head", 1e-6, 8), "half"), v),
-], ids=["plain", "rotated", "two tables", "one normed", "normed and rotated"])
+], ids=["cut from one", "plain", "rotated", "two tables", "one normed", "normed and rotated"])
 def test_heads_are_one_product_however_they_are_made(change):
     model = Model()
     graph = model.graph(change)
@@ -113,8 +133,10 @@ def test_heads_are_one_product_however_they_are_made(change):
     lambda b, q, k, v: (q, k, k),
     lambda b, q, k, v: (q, k, b.matmul(b.scale(q.inputs[0], 2.0), "v", 16)),
     lambda b, q, k, v: (q, k, b.matmul(q.inputs[0], "k", 16)),
+    lambda b, q, k, v: (lambda k, q, v: (q, k, v))(*cut(b, b.matmul(q.inputs[0], "qkv", 64), 16, 32, 16)),
+    lambda b, q, k, v: (*cut(b, b.matmul(q.inputs[0], "qkv", 64), 32, 16, 16)[:2], v),
 ], ids=["two styles", "scaled", "norm after rotation", "norm of the row", "sum", "rotated values", "values are keys",
-        "another x", "one weight twice"])
+        "another x", "one weight twice", "cut in another order", "cut in part"])
 def test_heads_made_otherwise_stay_apart(change):
     model = Model()
     graph = model.graph(change)
@@ -166,6 +188,20 @@ def mlp(b, x, act="silu"):
     return b.glu(b.matmul(x, "gate", 48), b.matmul(x, "up", 48), act)
 
 
+def halves(b, x, act="gelu"):
+    return b.glu(*cut(b, b.matmul(x, "gate_up", 96), 48, 48), act)
+
+
+@pytest.mark.parametrize("more", [halves, lambda b, x: b.activate(b.matmul(x, "gate", 48), "relu2")],
+                         ids=["halves", "activated"])
+def test_activations_of_one_product_are_part_of_it(more):
+    model = Model()
+    graph = model.graph(more=more)
+    assert kernels(graph, gated_products, activated_products) == {
+        "embed": 1, "matmul": 5, "kv_write": 1, "attention": 1, "select_outputs": 1}
+    replay_equals_graph(graph, model.weights, (gated_products, activated_products))
+
+
 def test_gate_and_up_of_one_type_are_one_product():
     model = Model()
     graph = model.graph(more=mlp)
@@ -178,8 +214,9 @@ def test_gate_and_up_of_one_type_are_one_product():
 @pytest.mark.parametrize("more", [
     lambda b, x: b.glu(b.matmul(x, "gate", 48), b.matmul(b.scale(x, 2.0), "up", 48), "silu"),
     lambda b, x: (lambda gate: b.glu(gate, gate, "silu"))(b.matmul(x, "gate", 48)),
+    lambda b, x: (lambda gate, up: b.glu(up, gate, "silu"))(*cut(b, b.matmul(x, "gate_up", 96), 48, 48)),
     lambda b, x: (lambda gate: b.glu(gate, b.add(gate, b.matmul(x, "up", 48)), "silu"))(b.matmul(x, "gate", 48)),
-], ids=["two inputs", "gate twice", "gate read elsewhere"])
+], ids=["two inputs", "gate twice", "up before gate", "gate read elsewhere"])
 def test_other_gates_stay(more):
     model = Model()
     graph = model.graph(more=more)
@@ -193,6 +230,13 @@ def test_a_gated_product_takes_no_residual():
     found = kernels(graph, gated_products, add_residual)
     assert found["add"] == 1 and found["glu"] == 0
     replay_equals_graph(graph, model.weights, (gated_products, add_residual))
+
+
+def test_a_product_read_before_its_activation_stays():
+    model = Model()
+    graph = model.graph(more=lambda b, x: (lambda y: b.mul(b.activate(y, "tanh"), y))(b.matmul(x, "gate", 48)))
+    assert kernels(graph, activated_products)["activate"] == 1
+    replay_equals_graph(graph, model.weights, (activated_products,))
 
 
 def test_a_norm_that_others_read_stays():

@@ -34,8 +34,8 @@ def _call(b: CallBuilder, step: Step, product: Product, matrices: Sequence[Matri
 
 def _choice(b: CallBuilder, product: Product, matrices: Sequence[Matrix], part: int, shape: MatmulShape) -> Choice:
     matrix, *others = matrices
-    rows_per_workgroup = shape.rows_per_workgroup // (2 if product.act else 1)
-    pipeline = b.matmul_pipeline(matrix, shape, NORM=product.norm is not None, ACT=product.act,
+    rows_per_workgroup = shape.rows_per_workgroup // (2 if product.gated else 1)
+    pipeline = b.matmul_pipeline(matrix, shape, NORM=product.norm is not None, ACT=product.act, GATED=product.gated,
                                  other=others[0] if others else None)
     return Choice(shape.tokens, sum(-(-m.parts[part].n_rows // rows_per_workgroup) for m in matrices), pipeline)
 
@@ -45,7 +45,7 @@ def _dims(step: Step, product: Product, matrices: Sequence[Matrix], part: int) -
     rows, stride = matrix.parts[part], 4 * quads(step.width)
     dims = pack(matrix.n_in, rows.n_rows, matrix.row_nbytes, matrix.first_column + rows.first_row, quads(matrix.n_in),
                 stride, stride, WORD_OF_ROWS[step.rows], int(any(product.biases)), len(step.inputs) - 1)
-    if product.act:
+    if product.gated:
         dims += pack(rows.pieces[1].offset, step.width)
     for other in others:
         dims += pack(other.parts[0].n_rows, other.row_nbytes, other.first_column)
