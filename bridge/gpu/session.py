@@ -252,6 +252,12 @@ class GpuSession:
                        *((self._buffers[operand], 0, None) for operand in call.operands)]
             self._bind_groups.append(device.create_bind_group(call.choices[0].pipeline.bindings, entries, call.name))
 
+    @property
+    def n_dispatches(self) -> int:
+        """Dispatches for one token and its logits."""
+        unused = self._plan.results[LOGITS].unused
+        return sum(i not in unused for i in self._step_of_call)
+
     def _program(self, result: str, n_tokens: int, n_outputs: int) -> Any:
         program = self._programs.get((result, n_tokens, n_outputs))
         if program is None:
