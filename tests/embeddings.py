@@ -60,3 +60,19 @@ async def check_tokens(case: dict[str, Any], **machine: Any) -> None:
             assert np.abs(got - expected).max() <= case["tolerance"]["tokens"]["f32_reference_atol"], prompt["name"]
     finally:
         await model.close()
+
+
+async def check_pooling_of_a_decoder(name: str, **machine: Any) -> None:
+    """Mean, first and last are those of its tokens' vectors, over batches of eight."""
+    case = embedding_case(name)
+    tokens, found = case["prompts"][-1]["tokens"], {}
+    for pooling in ("none", "mean", "cls", "last"):
+        model = await load(case, pooling=pooling, n_ubatch=8, **machine)
+        try:
+            rows = await (embed_tokens(model, tokens) if pooling == "none" else embed_texts(model, [tokens]))
+        finally:
+            await model.close()
+        found[pooling] = np.array(rows)
+    every = found["none"]
+    for pooling, expected in (("mean", every.mean(axis=0)), ("cls", every[0]), ("last", every[-1])):
+        np.testing.assert_allclose(found[pooling][0], expected, atol=2e-5, err_msg=pooling)

@@ -111,7 +111,7 @@ class Node:
     """One operation; ``rows`` is TOKENS or OUTPUTS, ``width`` the columns of its result."""
 
     op: str
-    inputs: tuple[Node, ...]
+    inputs: tuple[Node, ...] = field(repr=False)  # the whole graph before it
     weights: tuple[Weight, ...]
     attrs: Mapping[str, Any]
     rows: str

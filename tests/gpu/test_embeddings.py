@@ -6,7 +6,7 @@ import pytest
 
 from bridge.gpu.tuning import HARDWARE
 from bridge.gpu.wgpu_device import request_device
-from tests.embeddings import check_pooled, check_tokens, embedding_case, embedding_names
+from tests.embeddings import check_pooled, check_pooling_of_a_decoder, check_tokens, embedding_case, embedding_names
 
 
 async def _on_a_device(check, case):
@@ -36,3 +36,7 @@ def test_what_hardware_adapters_fuse_changes_nothing(name, monkeypatch):
     for module in ("bridge.gpu.tuning", "bridge.gpu.session"):
         monkeypatch.setattr(f"{module}.tuning_for", lambda info: HARDWARE)
     asyncio.run(_on_a_device(check_pooled, embedding_case(name)))
+
+
+def test_a_decoders_vectors_are_pooled_over_batches():
+    asyncio.run(_on_a_device(check_pooling_of_a_decoder, "qwen3-embed-last-q8_0"))

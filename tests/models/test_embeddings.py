@@ -13,7 +13,7 @@ from bridge.models import build_graph
 from bridge.models.bert import alibi_slopes
 from bridge.models.t5encoder import relative_buckets
 from bridge.runtime.ranking import pair_tokens
-from tests.embeddings import check_pooled, check_tokens, embedding_case, embedding_names, load
+from tests.embeddings import check_pooled, check_pooling_of_a_decoder, check_tokens, embedding_case, embedding_names, load
 from tests.golden import MODELS
 
 PLAIN = [name for name in embedding_names() if embedding_case(name)["pooling"] != "rank"]
@@ -163,3 +163,7 @@ def test_relative_buckets_are_those_of_the_formula():
             assert buckets[distance + 128] == found + (side if distance > 0 else 0)
     with pytest.raises(ModelError, match="relative_buckets_count is 2; it must be from 4 to 256"):
         relative_buckets(2)
+
+
+def test_a_decoders_vectors_are_pooled_over_batches():
+    asyncio.run(check_pooling_of_a_decoder("qwen3-embed-last-q8_0", backend="reference"))

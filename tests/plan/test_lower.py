@@ -23,6 +23,26 @@ def test_replaying_the_plan_equals_the_graph(name):
         np.testing.assert_array_equal(replayed.replay(batch, start, outputs).reshape(-1), expected)
 
 
+@pytest.mark.parametrize("name", ["bert-rerank-q8_0", "modern-bert-q8_0", "t5encoder-f16", "qwen3-rerank-f16"])
+def test_replaying_for_embeddings_equals_the_graph(name):
+    graph, weights = load(name)
+    reference = ReferenceSession(graph, weights, n_ctx=64, kv_type="f32")
+    replayed = PlanInterpreter(graph, lower(graph), weights, 64)
+    tokens, texts = [3, 140, 59, 265, 35, 8, 97, 93], (5, 3) if graph.reads_whole_texts else ()
+    outputs = [0, 5] if graph.reads_whole_texts else [7]
+    expected = asyncio.run(reference.embed(tokens, 0, outputs, texts))
+    got = replayed.replay(tokens, 0, outputs, result="embeddings", texts=texts)
+    np.testing.assert_array_equal(got.reshape(-1), expected)
+
+
+def test_each_result_has_the_steps_it_needs_and_no_others():
+    plan = lower(load("qwen3-rerank-f16")[0])
+    names = {result: {step.name for step in plan.steps_for(result)} for result in plan.results}
+    assert "token_embd" in names["logits"] - names["embeddings"]
+    assert "cls.output" in names["embeddings"] - names["logits"]
+    assert len(names["logits"] & names["embeddings"]) > 20
+
+
 def test_steps_without_outputs_fill_the_cache_all_the_same():
     graph, weights = load("qwen3-f16")
     plan = lower(graph)

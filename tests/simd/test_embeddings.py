@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.embeddings import check_pooled, check_tokens, embedding_case, embedding_names
+from tests.embeddings import check_pooled, check_pooling_of_a_decoder, check_tokens, embedding_case, embedding_names
 
 
 def machine(host, **options):
@@ -27,3 +27,7 @@ def test_rounding_activations_costs_no_more_than_it_costs_llama_cpp(host, name):
 @pytest.mark.parametrize("name", [name for name in embedding_names() if embedding_case(name)["pooling"] != "rank"])
 def test_token_vectors_equal_llama_cpps(host, name):
     asyncio.run(check_tokens(embedding_case(name), **machine(host, precision="exact")))
+
+
+def test_a_decoders_vectors_are_pooled_over_batches(host):
+    asyncio.run(check_pooling_of_a_decoder("qwen3-embed-last-q8_0", **machine(host, precision="exact")))

@@ -55,8 +55,9 @@ class ReferenceSession:
         return values[self.graph.results[LOGITS]].reshape(-1) if outputs else None
 
     async def embed(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
-                    texts: Sequence[int] = ()) -> np.ndarray:
-        return self.trace(tokens, start, outputs, texts)[self.graph.results[EMBEDDINGS]].reshape(-1)
+                    texts: Sequence[int] = ()) -> np.ndarray | None:
+        values = self.trace(tokens, start, outputs, texts)
+        return values[self.graph.results[EMBEDDINGS]].reshape(-1) if outputs else None
 
     def trace(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
               texts: Sequence[int] = ()) -> dict[Node, np.ndarray]:
