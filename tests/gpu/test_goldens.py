@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from bridge.gpu.tuning import HARDWARE
 from bridge.gpu.wgpu_device import request_device
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
@@ -37,6 +38,14 @@ async def _check(case):
 
 @pytest.mark.parametrize("name", golden_names())
 def test_webgpu_equals_llama_cpp(name):
+    asyncio.run(_check(golden(name)))
+
+
+@pytest.mark.parametrize("name", ["gemma3-f16", "qwen3-f16", "phi3-q8_0", "quant-llama-Q4_K_M"])
+def test_what_hardware_adapters_fuse_changes_nothing(name, monkeypatch):
+    """Their kernels, too: other tiles, and norms inside products."""
+    for module in ("bridge.gpu.tuning", "bridge.gpu.session"):
+        monkeypatch.setattr(f"{module}.tuning_for", lambda info: HARDWARE)
     asyncio.run(_check(golden(name)))
 
 

@@ -14,7 +14,7 @@ from bridge.gpu.session import GpuSession
 from bridge.gpu.tuning import HARDWARE, SOFTWARE
 from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
-from tests.gpu import test_block_formats, test_operations
+from tests.gpu import test_block_formats, test_fused, test_operations
 from tests.gpu.harness import assert_close, reference_of, run
 from tests.gpu.test_session import N_VOCAB, tiny_model
 from tools.page_gpu import PageSource, open_page_device
@@ -111,6 +111,12 @@ def test_every_format(page_device, type_name, tuning):
     for tokens in ([2], [0, 1, 2, 3, 4, 5, 6]):
         got, expected = run(page_device, graph, op.tensors, [(tokens, 0)], tuning=tuning)
         assert_close(got, expected)
+
+
+@pytest.mark.parametrize("name, tuning", [("normed heads", HARDWARE), ("two formats with biases", HARDWARE),
+                                          ("whole tensors", SOFTWARE)])
+def test_fused_layers(page_device, name, tuning):
+    test_fused.test_a_fused_layer_equals_the_reference(page_device, tuning, name)
 
 
 def test_operations_with_hard_cases(page_device):
