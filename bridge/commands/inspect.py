@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bridge.commands.arguments import add_json, add_model
+from bridge.models.pooling import POOLINGS
 
 GB, MIB, KIB = 1e9, 2**20, 2**10
 LONG_LIST = 16  # metadata lists beyond this are summarised: vocabularies and merge tables have 10^5 entries
@@ -103,6 +104,9 @@ def model_lines(found: dict[str, Any]) -> list[str]:
         value = metadata.get(f"{architecture}.{key}")
         if value is not None:
             parts.append(label.format(value))
+    pooling = metadata.get(f"{architecture}.pooling_type")
+    if isinstance(pooling, int) and 0 < pooling < len(POOLINGS):
+        parts.append(f"pooling {POOLINGS[pooling]}")
     tokens = metadata.get("tokenizer.ggml.tokens")
     if tokens is not None:
         n_tokens = tokens["length"] if isinstance(tokens, dict) else len(tokens)

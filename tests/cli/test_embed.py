@@ -60,6 +60,12 @@ def test_a_model_that_writes_has_vectors_too(capsys):
     assert status == 0 and len(values) == 64 and math.isclose(sum(v * v for v in values), 1.0, rel_tol=1e-5)
 
 
+@pytest.mark.parametrize("name, pooling", [(PLAIN, "mean"), (RERANKER, "rank"), ("qwen3-embed-last-q8_0", "last")])
+def test_inspect_says_how_a_file_pools(capsys, name, pooling):
+    _, out, _ = run(capsys, "inspect", path(name))
+    assert f", pooling {pooling}," in out
+
+
 def test_rank_prints_the_best_first_and_all_labels_as_json(capsys):
     prompts = embedding_case(RERANKER)["prompts"]
     query, same = prompts[0]["query"], [p for p in prompts if p["query"] == prompts[0]["query"]]
