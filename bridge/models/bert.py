@@ -48,13 +48,13 @@ def build(h: HParams, g: GraphBuilder) -> Graph:
             x = g.select_outputs(x)
         y = _norm(h, g, g.add(attn, x), f"blk.{i}.attn_output_norm")
         if g.has(f"blk.{i}.attn_norm_2.weight"):
-            y = _norm(h, g, g.add(y, x), f"blk.{i}.attn_norm_2")
+            y = g.layer_norm(g.add(y, x), f"blk.{i}.attn_norm_2", h.norm_eps)
         x = _norm(h, g, g.add(_mlp(h, g, i, y, variant), y), f"blk.{i}.layer_output_norm")
     return g.finish_encoder(x, h.n_vocab)
 
 
 def _norm(h: HParams, g: GraphBuilder, x: Node, name: str) -> Node:
-    """A layer norm, which in this family always has a bias."""
+    """A layer norm that in this family always has a bias."""
     g.weight(f"{name}.bias", x.width)
     return g.layer_norm(x, name, h.norm_eps)
 
@@ -62,9 +62,9 @@ def _norm(h: HParams, g: GraphBuilder, x: Node, name: str) -> Node:
 def _attention(h: HParams, g: GraphBuilder, i: int, x: Node, rope: str | None, slopes: tuple[float, ...]) -> Node:
     q, k, v = projections(g, h, i, x)
     if g.has(f"blk.{i}.attn_q_norm.weight"):
-        q = _norm(h, g, q, f"blk.{i}.attn_q_norm")
+        q = g.layer_norm(q, f"blk.{i}.attn_q_norm", h.norm_eps)
     if g.has(f"blk.{i}.attn_k_norm.weight"):
-        k = _norm(h, g, k, f"blk.{i}.attn_k_norm")
+        k = g.layer_norm(k, f"blk.{i}.attn_k_norm", h.norm_eps)
     if rope:
         q, k = (g.rope(part, rope, h.head_dim, "neox") for part in (q, k))
     heads = g.text_attention(q, k, v, n_head=h.n_head[i], n_head_kv=h.n_head_kv[i], head_dim=h.head_dim,

@@ -35,7 +35,7 @@ class Embeddings:
 
 def embeddings_of(graph: Graph) -> Embeddings | None:
     node = graph.results.get(EMBEDDINGS)
-    return node and Embeddings(node.width, graph.pooling, graph.pooled_row, graph.reads_whole_texts)
+    return None if node is None else Embeddings(node.width, graph.pooling, graph.pooled_row, graph.reads_whole_texts)
 
 
 async def embed_texts(model: Model, texts: Sequence[Sequence[int]], cancel: CancelToken | None = None) -> list[array]:

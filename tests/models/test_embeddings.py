@@ -115,6 +115,14 @@ def test_the_labels_of_a_file_decide_the_width_of_its_head():
         build_graph({k: v for k, v in metadata.items() if "labels" not in k}, tensors, 64)
 
 
+def test_jinas_reranker_has_a_head_of_one_row():
+    metadata, tensors = opened("jina-bert-v2-f16")
+    row = tensors["token_embd_norm.weight"]
+    tensors |= {name: type(row)(name, row.type, shape, 0, 0) for name, shape in (("cls.weight", (64,)), ("cls.bias", (1,)))}
+    head = build_graph(metadata | {"jina-bert-v2.pooling_type": 4}, tensors, 64).results[EMBEDDINGS]
+    assert (head.op, head.attrs["act"], head.width, len(head.inputs[0].weights)) == ("activate", "tanh", 1, 2)
+
+
 def test_fused_and_separate_projections_are_the_same():
     """nomic-bert's file has one matrix for queries, keys and values; taken apart it must build as well."""
     metadata, tensors = opened("nomic-bert-f16")
@@ -139,6 +147,15 @@ def test_jinas_gate_may_be_half_of_the_other_matrix_or_missing():
     tensors["blk.0.ffn_up.weight"] = type(up)(up.name, up.type, (192, 64), up.offset, 0)
     fused = build_graph(metadata, tensors, 64)
     assert [node.op for node in plain.nodes].count("glu") == 0 and [node.op for node in fused.nodes].count("glu") == 1
+
+
+def test_jinas_model_for_code_has_more_norms():
+    metadata, tensors = opened("jina-bert-v2-f16")
+    row = tensors["token_embd_norm.weight"]
+    for name in ("attn_q_norm", "attn_k_norm", "attn_norm_2"):
+        tensors |= {f"blk.{i}.{name}.weight": type(row)(f"blk.{i}.{name}.weight", row.type, (64,), 0, 0) for i in range(2)}
+    ops = [node.op for node in build_graph(metadata, tensors, 64).nodes]
+    assert ops.count("layer_norm") == 1 + 2 * 2 + 3 * 2
 
 
 def test_the_norms_of_bert_have_biases():
