@@ -206,6 +206,19 @@ def test_which_layers_rotate(name, expected):
     assert layers_of(file.graph()) == 2 * expected
 
 
+def test_sections_of_a_rotation_are_one_for_text_and_pair_halves():
+    file = File("glm4-q4_0.gguf")
+    expected = file.logits()
+    file.set(rope__dimension_sections=[0, 0, 0, 0])
+    assert_same(file, expected, 0)
+    file.set(rope__dimension_sections=[2, 1, 1, 0])
+    head = [0, 2, 4, 6, 1, 3, 5, 7, *range(8, 16)]  # the first 8 columns are rotated: neighbours become halves
+    for name, values in file.tensors.items():
+        if re.search(r"attn_[qk]\.", name):
+            file.tensors[name] = values.reshape(-1, 16, *values.shape[1:])[:, head].reshape(values.shape)
+    assert_same(file, expected)
+
+
 def test_layers_that_predict_further_tokens_are_left_out():
     for name in ("glm4-q4_0.gguf", "exaone4-f16.gguf", "deepseek2-unsplit-q8_0.gguf"):
         file = File(name)
