@@ -80,7 +80,8 @@ class Keys:
             raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be a list")
         return len(values)
 
-    def per_layer(self, name: str, n_layer: int, default: int | None = None, *, low: int = 1) -> tuple[int, ...]:
+    def per_layer(self, name: str, n_layer: int, default: int | tuple[int, ...] | None = None, *,
+                  low: int = 1) -> tuple[int, ...]:
         """One integer for each layer; the file may hold a single one for all."""
         value = self._value(name, default)
         if isinstance(value, int):
@@ -162,7 +163,7 @@ class HParams:
             n_layer=n_layer,
             n_ff=keys.per_layer("feed_forward_length", n_layer, default, low=low),
             n_head=n_head,
-            n_head_kv=keys.per_layer("attention.head_count_kv", n_layer, n_head[0],
+            n_head_kv=keys.per_layer("attention.head_count_kv", n_layer, n_head,
                                      low=int(recurrent_layers == "none")),
             head_dim=head_dim,
             head_dim_v=keys.integer("attention.value_length", per_head, low=low),

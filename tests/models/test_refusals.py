@@ -133,6 +133,7 @@ def test_an_output_that_is_never_the_embedding_is_needed(architecture):
     ("cohere2", "logit_scale", None, "logit_scale is missing"),
     ("falcon", "attention.layer_norm_epsilon", None, "attention.layer_norm_epsilon is missing"),
     ("gpt2", "context_length", 64, "position_embd.weight"),
+    ("starcoder2", "attention.head_count_kv", None, r"blk.0.attn_k.weight has the shape \[32, 64\]; .* \[64, 64\]"),
     ("glm4", "rope.dimension_sections", [2, 1, 0, 1], "1 pairs of columns to a fourth"),
     ("qwen3moe", "expert_count", None, "expert_count is missing"),
     ("qwen2moe", "expert_used_count", 7, "expert_used_count is 7"),

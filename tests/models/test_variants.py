@@ -206,6 +206,13 @@ def test_which_layers_rotate(name, expected):
     assert layers_of(file.graph()) == 2 * expected
 
 
+def test_a_layer_has_as_many_heads_of_keys_as_of_queries_unless_told():
+    file = File("gpt2-f16.gguf")
+    file.set(attention__head_count=[4, 2], attention__head_count_kv=None)
+    with pytest.raises(ModelError, match=r"blk.1.attn_qkv.weight has the shape \[192, 64\]; this model needs \[96, 64\]"):
+        file.graph()
+
+
 def test_sections_of_a_rotation_are_one_for_text_and_pair_halves():
     file = File("glm4-q4_0.gguf")
     expected = file.logits()
