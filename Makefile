@@ -81,7 +81,7 @@ demo: setup
 	@$(PY) -m bridge serve $(SITE) --port "$$PORT"
 
 test: gemma minilm setup
-	$(PY) -m pytest $(ARGS)
+	@$(PY) -m tools.run_tests $(ARGS)
 
 bench: gemma minilm setup
 	@$(PY) -m tools.bench_page $(ARGS)

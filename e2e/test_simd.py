@@ -197,7 +197,7 @@ def test_memory_that_the_browser_refuses_ends_the_load_and_a_smaller_model_loads
     bridge = BridgePage(page, "direct", messages).open()
     on_cpu(bridge, site.fault("m.gguf", Fault(LLAMA)))
     page.evaluate(GROW_LITTLE)
-    refused = bridge.load(site.fault("g.gguf", Fault(GEMMA)), nGpuLayers=0, nCtx=1 << 20)
+    refused = bridge.load(site.fault("g.gguf", Fault(LLAMA)), nGpuLayers=0, nCtx=1 << 20)
     assert re.fullmatch(r"Failed to load GGUF model: the browser refused to enlarge the memory from \d+ MiB to \d+ MiB",
                         refused.message)
     counters = bridge.call("debugCounters").result

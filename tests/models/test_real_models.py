@@ -17,9 +17,8 @@ async def _run(name):
     model = await load_model(str(real_model(name)),
                              LoadOptions(n_ctx=case["n_ctx"], backend="reference", kv_type="f32"))
     results = []
-    for i, prompt in enumerate(case["prompts"]):
-        expected = prompt["expected"]
-        n_predict = 12 if i == 0 else 1  # the interpreter takes up to a second a token
+    for i, prompt in enumerate(case["prompts"][:2]):  # the CPU kernels do all of them (tests/simd/test_real_models.py)
+        n_predict = 4 if i == 0 else 1  # the interpreter takes up to a second a token
         ids = model.tokenizer.encode(prompt["text"], add_special=True, parse_special=False) if prompt["text"] else None
         logits = (await model.evaluate(prompt["tokens"]))[0]
         options = GenerateOptions(n_predict=n_predict, sampling=GREEDY, ignore_eos=True)
