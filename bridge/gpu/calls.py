@@ -17,7 +17,7 @@ from bridge.errors import UnsupportedError
 from bridge.gpu.tuning import MatmulShape, Tuning
 from bridge.gpu.weights import Matrix, Placement
 from bridge.graph.cache import CacheLayout
-from bridge.graph.graph import OUTPUTS, TOKENS
+from bridge.graph.graph import ALL, OUTPUTS, TOKENS
 from bridge.plan.plan import Plan, Step
 
 MAX_HEAD_DIM = 576
@@ -65,8 +65,8 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """One dispatch per batch; ``choices`` of which one has tile 1, ``repeat`` rows of the grid for each row of the batch, or
-    ``once`` for all of them."""
+    """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; ``choices`` of which one has tile 1, ``repeat`` rows
+    of the grid for each row of the batch, or ``once`` for all of them."""
 
     name: str
     choices: tuple[Choice, ...]
@@ -75,6 +75,11 @@ class Call:
     rows: str
     repeat: int = 1
     once: bool = False
+    rows_from: int = 1
+    rows_below: int = ALL
+
+    def takes(self, n_rows: int) -> bool:
+        return self.rows_from <= n_rows < self.rows_below
 
     def choose(self, n_rows: int) -> tuple[Pipeline, int, int]:
         """The pipeline for a batch of that many rows, and its workgroups in x and y."""

@@ -102,10 +102,10 @@ def cases_of(plan: Plan) -> list[Case]:
 
 
 def _product_variants(plan: Plan) -> list[tuple[tuple[str, ...], bool, str | None, bool]]:
-    """What tells the pipelines of products apart: block formats, norm before, activation after."""
+    """What tells the pipelines of products apart: block formats, norm before (which may be apart), activation after."""
     products = [product_of(step) for step in plan.steps if step.kernel == "matmul"]
-    return [(tuple(dict.fromkeys(matrix.type for matrix in p.matrices)), p.norm is not None, p.act, p.gated)
-            for p in products]
+    return [(tuple(dict.fromkeys(matrix.type for matrix in p.matrices)), normed, p.act, p.gated)
+            for p in products for normed in ((False, True) if p.norm else (False,))]
 
 
 def _floats(text: str, width: int) -> list[Sequence[float]]:

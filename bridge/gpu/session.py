@@ -22,7 +22,7 @@ from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
 from bridge.gpu.wgsl import kernel_source
 from bridge.graph.cache import CacheLayout, CacheReach, cache_types
-from bridge.graph.graph import EMBEDDINGS, LOGITS, TOKENS
+from bridge.graph.graph import EMBEDDINGS, LOGITS, OUTPUTS, TOKENS
 from bridge.graph.states import COPIES, StateCopies
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan, constant
@@ -256,16 +256,17 @@ class GpuSession:
     def n_dispatches(self) -> int:
         """Dispatches for one token and its logits."""
         unused = self._plan.results[LOGITS].unused
-        return sum(i not in unused for i in self._step_of_call)
+        return sum(i not in unused and call.takes(1) for i, call in zip(self._step_of_call, self._calls))
 
     def _program(self, result: str, n_tokens: int, n_outputs: int) -> Any:
         program = self._programs.get((result, n_tokens, n_outputs))
         if program is None:
             unused = self._plan.results[result].unused
+            rows = {TOKENS: n_tokens, OUTPUTS: n_outputs}
             dispatches = [
-                self._dispatch(call, bind_group, n_tokens if call.rows == TOKENS else n_outputs)
+                self._dispatch(call, bind_group, rows[call.rows])
                 for i, call, bind_group in zip(self._step_of_call, self._calls, self._bind_groups)
-                if i not in unused and (n_outputs or call.rows == TOKENS)
+                if i not in unused and call.takes(rows[call.rows])
             ]
             program = self._device.create_program(dispatches, self._params, self._readbacks[result])
             self._programs[result, n_tokens, n_outputs] = program

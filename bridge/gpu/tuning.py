@@ -43,7 +43,7 @@ class MatmulShape:
 @dataclass(frozen=True)
 class Tuning:
     """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens, then those with more tokens
-    per tile."""
+    per tile; ``norm_apart``: rows from which a norm that is part of its products has a dispatch of its own."""
 
     rules: tuple[Rule, ...]
     matmul: tuple[MatmulShape, ...]
@@ -51,6 +51,7 @@ class Tuning:
     norm_workgroup: int
     attention_workgroup: int
     attention_chunk: int
+    norm_apart: int = 32  # where a dispatch costs about what the norm adds to its products; not measured on hardware
 
 
 RULES = (heads, gated_products, activated_products, add_residual, add_after_norm)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bridge.graph.graph import Graph, Node, reachable
 from bridge.plan.fusion import Rule, add_residual, fuse
-from bridge.plan.plan import Plan, Result, Slot, Step
+from bridge.plan.plan import Plan, Result, Slot, Step, product_of
 
 
 def lower(graph: Graph, rules: Iterable[Rule] = (add_residual,)) -> Plan:
@@ -55,27 +55,31 @@ class _Lowering:
         if node.op == "attention" and len(reads) == 3:
             self._step("kv_write", reads[1:], None, (), {"layer": node.attrs["layer"]}, node)
             reads = reads[:1]
-        output = self._allocate(node)
-        self._step(node.op, reads, output, node.weights, node.attrs, node)
+        output = self._allocate(node.rows, node.width)
+        scratch = None
+        if node.op == "matmul" and product_of(node).norm:
+            scratch = self._allocate(node.rows, reads[0].width)
+            self._free.append(scratch)
+        self._step(node.op, reads, output, node.weights, node.attrs, node, scratch)
         self.slot_of[node] = output
         for value in dict.fromkeys((*_read(node), node)):
             if self._last_use[value] == position:
                 self._free.append(self.slot_of[value])
 
-    def _step(self, kernel, inputs, output, weights, attrs, node: Node) -> None:
+    def _step(self, kernel, inputs, output, weights, attrs, node: Node, scratch: int | None = None) -> None:
         slots = tuple(self.slot_of[source] for source in inputs)
         self.node_of_step.append(node)
         widths = tuple(source.width for source in inputs)
-        self.steps.append(Step(kernel, slots, output, weights, attrs, node.rows, node.width, node.name, widths))
+        self.steps.append(Step(kernel, slots, output, weights, attrs, node.rows, node.width, node.name, widths, scratch))
 
-    def _allocate(self, node: Node) -> int:
-        fitting = [s for s in self._free if self.slots[s].rows == node.rows]
+    def _allocate(self, rows: str, width: int) -> int:
+        fitting = [s for s in self._free if self.slots[s].rows == rows]
         if fitting:
             # The narrowest slot that is wide enough, else the widest, which then grows.
-            wide = [s for s in fitting if self.slots[s].width >= node.width]
+            wide = [s for s in fitting if self.slots[s].width >= width]
             slot = min(wide, key=lambda s: self.slots[s].width) if wide else max(fitting, key=lambda s: self.slots[s].width)
             self._free.remove(slot)
-            self.slots[slot] = Slot(node.rows, max(node.width, self.slots[slot].width))
+            self.slots[slot] = Slot(rows, max(width, self.slots[slot].width))
             return slot
-        self.slots.append(Slot(node.rows, node.width))
+        self.slots.append(Slot(rows, width))
         return len(self.slots) - 1

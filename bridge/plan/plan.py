@@ -42,7 +42,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Step:
-    """``inputs`` and ``output`` are slots, ``input_widths`` the columns of the values in them."""
+    """``inputs`` and ``output`` are slots, ``input_widths`` the columns of the values in them.
+
+    ``scratch`` is one more slot, for a matmul with a norm: a backend may put the normed x there in a step of its own.
+    """
 
     kernel: str
     inputs: tuple[int, ...]
@@ -53,6 +56,7 @@ class Step:
     width: int
     name: str
     input_widths: tuple[int, ...] = ()
+    scratch: int | None = None
 
 
 @dataclass(frozen=True)

@@ -101,9 +101,10 @@ LAYERS = {
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_fused_layer_equals_the_reference(device, tuning, name):
+    """The first batch has its norms apart, the others, of one and three tokens, inside their products."""
     layer = Layer(**LAYERS[name])
     got, expected = run(device, layer.graph, layer.tensors, [([1, 2, 3, 4, 5, 6, 7], 0), ([8], 7), ([9, 10, 11], 8)],
-                        tuning=replace(tuning, rules=HARDWARE.rules))
+                        tuning=replace(tuning, rules=HARDWARE.rules, norm_apart=8))
     assert_close(got, expected, 3e-5)
 
 
@@ -121,6 +122,33 @@ def test_weights_above_the_binding_limit(device, tuning, monkeypatch, n_rows, pa
     assert_close(got, expected, 3e-5)
 
 
+def test_kernels_need_no_more_than_every_adapter_has():
+    core = Limits()
+    for options in LAYERS.values():
+        plan = lower(Layer(**options).graph, HARDWARE.rules)
+        cache = CacheLayout(plan.kv_layers, 64, 64, "f16", "f16")
+        builder = CallBuilder(plan, place_weights(plan, core), HARDWARE, cache=cache, max_workgroups=65535)
+        pipelines = [choice.pipeline for step in plan.steps for call in calls_of(builder, step) for choice in call.choices]
+        assert max(len(p.bindings) - p.bindings.count("uniform") for p in pipelines) <= (
+            core.max_storage_buffers_per_shader_stage)
+    for shape in HARDWARE.matmul:  # sums of the products, and of the squares of x
+        assert 4 * (shape.rows + 1) * shape.tokens * shape.workgroup <= core.max_compute_workgroup_storage_size
+
+
+def test_larger_batches_have_norms_of_their_own():
+    layer = Layer()
+    plan = lower(layer.graph, HARDWARE.rules)
+    builder = CallBuilder(plan, place_weights(plan, Limits()), HARDWARE, max_workgroups=65535,
+                          cache=CacheLayout(plan.kv_layers, 64, 64, "f16", "f16"))
+    calls = [call for step in plan.steps_for("logits") for call in calls_of(builder, step)]
+    for n_rows, n_norms in ((1, 0), (HARDWARE.norm_apart - 1, 0), (HARDWARE.norm_apart, 3)):
+        taken = [call for call in calls if call.takes(n_rows)]
+        norms = [call for call in taken if call.choices[0].pipeline.file == "norm.wgsl"]
+        inside = [call for call in taken if dict(call.choices[0].pipeline.values).get("NORM")]
+        assert (len(norms), len(inside)) == (n_norms, 3 - n_norms)
+        assert all(call.operands[-1] not in call.operands[:-1] for call in norms)
+
+
 def dispatches(path, tuning):
     """(in the layers, outside) for one token of a model, with the limits that every device has."""
     with open_gguf(path) as file:
@@ -128,7 +156,7 @@ def dispatches(path, tuning):
     plan = lower(graph, tuning.rules)
     cache = CacheLayout(plan.kv_layers, 64, 64, "f16", "f16")
     builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, cache=cache, max_workgroups=65535)
-    names = [call.name for step in plan.steps_for("logits") for call in calls_of(builder, step)]
+    names = [call.name for step in plan.steps_for("logits") for call in calls_of(builder, step) if call.takes(1)]
     # "outputs …" are the selected rows of the last layer, "output_norm" and "output" the head.
     n_outside = sum(name.startswith(("token_embd", "output")) for name in names)
     return (len(names) - n_outside) / len(graph.kv_layers), n_outside

@@ -238,6 +238,17 @@ def test_a_norm_that_others_read_stays():
     replay_equals_graph(graph, model.weights, (norm_into_products,))
 
 
+def test_a_product_with_a_norm_has_room_for_the_normed_rows():
+    graph, _ = load("llama-untied-f16")
+    plan = lower(graph, ALL_RULES)
+    for step in plan.steps:
+        has_norm = step.kernel == "matmul" and product_of(step).norm is not None
+        assert (step.scratch is not None) == has_norm
+        if has_norm:
+            assert step.scratch not in (*step.inputs, step.output)
+            assert plan.slots[step.scratch].width >= step.input_widths[0]
+
+
 def test_a_norm_that_is_a_result_is_computed_for_that_result_only():
     graph, _ = load("llama-untied-f16")
     plan = lower(graph, ALL_RULES)

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from bridge.gpu.calls import WORD_OF_ROWS, Call, CallBuilder, Choice, Operand, grid_of, pack, quads
+from bridge.gpu.steps.dense import norm
 from bridge.gpu.tuning import MatmulShape
 from bridge.gpu.weights import Matrix, bias_name
 from bridge.plan.plan import Product, Step, product_of
 
 
 def matmul(b: CallBuilder, step: Step) -> Iterator[Call]:
+    """In larger batches a norm has a call of its own: there its arithmetic, in every tile, is worth more than a dispatch."""
+    product, apart = product_of(step), b.tuning.norm_apart
+    if product.norm is None or step.scratch is None:
+        yield from _products(b, step, product)
+        return
+    for call in _products(b, step, product):
+        yield replace(call, rows_below=apart)
+    width = product.norm.shape[0]
+    normed = Step("rms_norm", step.inputs[:1], step.scratch, (product.norm,), {"eps": product.eps, "group": width},
+                  step.rows, width, f"norm of {step.name}", (width,))
+    rest = replace(step, inputs=(step.scratch, *step.inputs[1:]))
+    for call in (*norm(b, normed), *_products(b, rest, replace(product, norm=None))):
+        yield replace(call, rows_from=apart)
+
+
+def _products(b: CallBuilder, step: Step, product: Product) -> Iterator[Call]:
     """One call for matrices in one buffer, or in two of two formats; else one for each buffer."""
-    product = product_of(step)
     matrices = b.placement.products[tuple(weight.name for weight in product.matrices)]
     if may_be_mixed(matrices):
         yield _call(b, step, product, matrices, 0)
