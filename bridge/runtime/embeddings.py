@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ContextOverflow, InputError, UnsupportedError
@@ -47,16 +48,16 @@ async def embed_texts(model: Model, texts: Sequence[Sequence[int]], cancel: Canc
     found, cancel = _facts(model), cancel or CancelToken()
     for tokens in texts:
         check_length(model, tokens)
-    model.forget()
     vectors: list[array] = []
-    if found.whole_texts:
+    try:
+        if not found.whole_texts:
+            return [await _embed_alone(model, tokens, found, cancel) for tokens in texts]
         for group in _groups(texts, min(BATCH_TOKENS, model.n_ubatch), model.max_outputs):
             cancel.check()
             vectors += await _embed_together(model, group, found)
-    else:
-        for tokens in texts:
-            vectors.append(await _embed_alone(model, tokens, found, cancel))
-    return vectors
+        return vectors
+    finally:
+        model.forget()
 
 
 async def embed_tokens(model: Model, tokens: Sequence[int], cancel: CancelToken | None = None) -> list[array]:
@@ -68,12 +69,14 @@ async def embed_tokens(model: Model, tokens: Sequence[int], cancel: CancelToken 
     model.forget()
     step = model.n_ubatch if found.whole_texts else min(model.n_ubatch, model.max_outputs)
     vectors: list[array] = []
-    for begin in range(0, len(tokens), step):
-        cancel.check()
-        batch = tokens[begin:begin + step]
-        vectors += _rows(await model.run_embedding(batch, range(len(batch))), found.width)
-    model.forget()
-    return vectors
+    try:
+        for begin in range(0, len(tokens), step):
+            cancel.check()
+            batch = tokens[begin:begin + step]
+            vectors += _rows(await model.run_embedding(batch, range(len(batch))), found.width)
+        return vectors
+    finally:
+        model.forget()
 
 
 def normalised(vector: Sequence[float]) -> array:
@@ -120,15 +123,14 @@ def _groups(texts: Sequence[Sequence[int]], most_tokens: int, most_texts: int) -
 async def _embed_together(model: Model, group: Sequence[Sequence[int]], found: Embeddings) -> list[array]:
     tokens = [token for text in group for token in text]
     lengths = [len(text) for text in group]
-    ends = [sum(lengths[:i + 1]) for i in range(len(lengths))]
-    wanted = [end - n if found.pooled_row == "cls" else end - 1 for end, n in zip(ends, lengths)]
-    values = await model.run_embedding(tokens, wanted, lengths)
+    wanted = [end - n if found.pooled_row == "cls" else end - 1 for end, n in zip(accumulate(lengths), lengths)]
     model.forget()
-    return _rows(values, found.width)
+    return _rows(await model.run_embedding(tokens, wanted, lengths), found.width)
 
 
 async def _embed_alone(model: Model, tokens: Sequence[int], found: Embeddings, cancel: CancelToken) -> array:
     """Batch after batch: the row of the first or of the last one, or the mean of theirs."""
+    model.forget()
     total = array("d", bytes(8 * found.width))
     for begin in range(0, len(tokens), model.n_ubatch):
         cancel.check()
@@ -142,7 +144,6 @@ async def _embed_alone(model: Model, tokens: Sequence[int], found: Embeddings, c
             total = array("d", (sum_ + share * value for sum_, value in zip(total, _rows(values, found.width)[0])))
         if found.pooled_row == "cls":
             break
-    model.forget()
     return array("f", total)
 
 

@@ -130,6 +130,16 @@ def test_cancellation_is_looked_at_between_batches_and_failures_leave_an_empty_c
     cancel.cancel()
     with pytest.raises(Cancelled):
         vectors(model, [[1]], cancel=cancel)
+    assert model.n_past == 0
+
+    class Later(CancelToken):
+        def check(self):
+            if session.calls:
+                raise Cancelled("cancelled between two batches")
+
+    with pytest.raises(Cancelled):
+        vectors(model, [[1, 2, 3, 4, 5]], cancel=Later())
+    assert (len(session.calls), model.n_past) == (1, 0)
     session.fail = RuntimeError("lost")
     with pytest.raises(RuntimeError):
         vectors(model, [[1, 2]])
