@@ -4,9 +4,10 @@
     VK_ICD_FILENAMES=…/vk_swiftshader_icd.json python -m tools.fusion_bench MODEL      SwiftShader, which Chromium ships
     options: --rules residuals,software,hardware --prompt-tokens 32 -n 6 --repeat 4
 
-``residuals`` only adds to products, ``software`` and ``hardware`` are what bridge.gpu.tuning gives such adapters; kernels
-are those of the adapter in all of them. Times are medians in milliseconds after a first round that does not count: elapsed,
-and in processor time, which a busy machine does not stretch (on software adapters that is the work). Prints JSON.
+``residuals`` only adds to products, ``software`` and ``hardware`` are what bridge.gpu.tuning gives such adapters;
+kernels are those of the adapter in all of them. Times are medians in milliseconds after a first round that does not
+count: elapsed, and in processor time, which a busy machine does not stretch (on software adapters that is the work).
+Prints JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="a GGUF file")
     parser.add_argument("--rules", default=",".join(RULES), help="comma-separated (default: %(default)s)")
-    parser.add_argument("--prompt-tokens", type=int, default=32, help="tokens of the prompt, one batch (default: %(default)s)")
+    parser.add_argument("--prompt-tokens", type=int, default=32, help="in one batch (default: %(default)s)")
     parser.add_argument("-n", "--n-predict", type=int, default=6, help="single tokens after it (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=4, help="rounds (default: %(default)s)")
     options = parser.parse_args(arguments)
@@ -86,7 +87,8 @@ async def _round(session: GpuSession, options: argparse.Namespace, times: dict[s
         times[kind].append((time.perf_counter() - begin[0], time.process_time() - begin[1]))
 
 
-def _summary(session: GpuSession, options: argparse.Namespace, times: dict[str, list[tuple[float, float]]]) -> dict[str, Any]:
+def _summary(session: GpuSession, options: argparse.Namespace,
+             times: dict[str, list[tuple[float, float]]]) -> dict[str, Any]:
     found: dict[str, Any] = {"dispatches_per_token": session.n_dispatches}
     for kind, first in (("prompt", 1), ("token", options.n_predict)):
         for i, clock in enumerate(("ms", "cpu_ms")):

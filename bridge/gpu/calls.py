@@ -65,8 +65,8 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; ``choices`` of which one has tile 1, ``repeat`` rows
-    of the grid for each row of the batch, or ``once`` for all of them."""
+    """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; ``choices`` of which one has tile 1,
+    ``repeat`` rows of the grid for each row of the batch, or ``once`` for all of them."""
 
     name: str
     choices: tuple[Choice, ...]
@@ -154,6 +154,6 @@ class CallBuilder:
         """The flags are those of kernels/wgsl/matmul.wgsl; ``other`` is a second matrix, in another format."""
         access = "rrrrw" + "r" * NORM + "r" * len(grid_of(matrix))
         others = {f"OTHER_{name}": value for name, value in other.format.values.items()} if other else {}
-        return self.pipeline("matmul.wgsl", access, **shape.values, **matrix.format.values, EXPERTS=EXPERTS, HEADS=HEADS,
-                             NORM=NORM, GATED=GATED, ACT=ACT or "", OUTS=shape.rows // (2 if GATED else 1),
+        return self.pipeline("matmul.wgsl", access, **shape.values, **matrix.format.values, EXPERTS=EXPERTS,
+                             HEADS=HEADS, NORM=NORM, GATED=GATED, ACT=ACT or "", OUTS=shape.rows // (2 if GATED else 1),
                              GRID_BINDING=8 if NORM else 7, MIXED=other is not None, **others)

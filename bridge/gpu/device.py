@@ -72,9 +72,9 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Segment:
-    """``length`` bytes of the file from ``offset`` that fill ``buffer`` from its byte ``at`` on (None: they go to the host).
+    """``length`` bytes of the file from ``offset`` that fill ``buffer`` from its byte ``at`` on.
 
-    ``at`` is a multiple of 4; zeros follow when the length is not.
+    Without a buffer they go to the host. ``at`` is a multiple of 4; zeros follow when the length is not.
     """
 
     offset: int

@@ -1,4 +1,4 @@
-"""The cases of the self-test (bridge.gpu.selftest): small steps of each kind that a plan has, and what they must give."""
+"""The cases of the self-test (bridge.gpu.selftest): small steps of each kind that a plan has, and what they give."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _matmul_case(type_name: str, normed: bool, act: str | None, gated: bool, slo
 
 
 def _mixed_case(types: Sequence[str], checked: str, normed: bool, slot: int) -> Case:
-    """Matrices of several formats in one product, of which one is checked; the inputs past its answers' columns are 0."""
+    """Matrices of two formats in one product, of which one is checked; the inputs past its answers' columns are 0."""
     found = answers()["formats"]
     n_in, n_known = max(found[name]["n_in"] for name in types), found[checked]["n_in"]
     matrices = tuple(Weight(f"{name} for {checked} {normed} beside {types}", (N_ROWS, n_in), name) for name in types)
@@ -167,8 +167,8 @@ def _mixed_case(types: Sequence[str], checked: str, normed: bool, slot: int) -> 
         mean = sum(value**2 for value in _values(t, n_known)) / n_in
         expected.append([value * (NORM / math.sqrt(mean) if normed else 1.0) for value in row])
     rows = [_values(t, n_known) + [0.0] * (n_in - n_known) for t in range(N_TOKENS)]
-    return Case(f"{checked} products beside others", (step,), {slot: _slot(rows)}, range(first, first + N_ROWS), expected,
-                {norm.name: [NORM] * n_in} if norm else {})
+    return Case(f"{checked} products beside others", (step,), {slot: _slot(rows)}, range(first, first + N_ROWS),
+                expected, {norm.name: [NORM] * n_in} if norm else {})
 
 
 def _experts_case(type_name: str, slot: int) -> Case:
@@ -193,19 +193,20 @@ def _attention_case(head_dim: int, slot: int) -> Case:
 
 
 def _written_case(head_dim: int, style: str, normed: bool, slot: int) -> Case:
-    """Rotations are whole turns, and the epsilon of the norms outweighs what is normed: the answer is the same again."""
+    """Rotations are whole turns, and the epsilon of the norms outweighs what is normed: the same answer again."""
     width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
     scale = 1024.0
     side = {"eps": scale**2 if normed else None, "n_rot": head_dim, "table": f"of {head_dim}"}
     heads = {"layer": 0, "n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim}
     norms = tuple(Weight(f"{name} norm {slot}", (head_dim,), "F32") for name in ("q", "k") if normed)
     attrs = {**heads, "scale": 1.0, "softcap": 0.0, "window": 0}
-    steps = (Step("write_heads", (slot,), slot + 1, norms, {**heads, "q": side, "k": side, "style": style}, TOKENS, width,
-                  "write_heads", (width + 2 * kv_width,)),
+    written = {**heads, "q": side, "k": side, "style": style}
+    steps = (Step("write_heads", (slot,), slot + 1, norms, written, TOKENS, width, "write_heads", (width + 2 * kv_width,)),
              Step("attention", (slot + 1,), slot + 2, (), attrs, TOKENS, width, "attention"))
     rows = [_values(t, width) + _values(t, kv_width) * 2 for t in range(N_TOKENS)]
     return Case("attention", steps, {slot: _slot(rows)}, range(width),
-                _floats(answers()["attention"][str(head_dim)], width), {norm.name: [scale] * head_dim for norm in norms})
+                _floats(answers()["attention"][str(head_dim)], width),
+                {norm.name: [scale] * head_dim for norm in norms})
 
 
 def _text_variant(step: Step) -> tuple[int, bool, bool]:

@@ -42,8 +42,8 @@ class MatmulShape:
 
 @dataclass(frozen=True)
 class Tuning:
-    """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens, then those with more tokens
-    per tile; ``norm_apart``: rows from which a norm that is part of its products has a dispatch of its own."""
+    """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens, then those with more
+    tokens per tile; ``norm_apart``: rows from which a norm that is part of its products has a dispatch of its own."""
 
     rules: tuple[Rule, ...]
     matmul: tuple[MatmulShape, ...]

@@ -1,9 +1,9 @@
 """Where a plan's weights go: which buffers each tensor needs, and which bytes of the file belong in them.
 
-Matrices stay in their block format. The tensors of one product that have the same format share a buffer, rows one after the
-other, so that one dispatch does for all; each streams from the file to its place there. What is above the device's limits
-is split by rows. Vectors (norm weights, biases) are always float32 on the device: those stored otherwise, and the tensors
-that rope tables are computed from, come to the host first.
+Matrices stay in their block format. The tensors of one product that have the same format share a buffer, rows one after
+the other, so that one dispatch does for all; each streams from the file to its place there. What is above the device's
+limits is split by rows. Vectors (norm weights, biases) are always float32 on the device: those stored otherwise, and the
+tensors that rope tables are computed from, come to the host first.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Vector:
 
 @dataclass(frozen=True)
 class Placement:
-    """Matrices by their buffers' names, and those of a product by its tensors' names; vectors by their tensor's name, the
-    elements of each vector buffer, and the tensors that stay on the host."""
+    """Matrices by their buffers' names, and those of a product by its tensors' names; vectors by their tensor's name,
+    the elements of each vector buffer, and the tensors that stay on the host."""
 
     matrices: Mapping[str, Matrix]
     products: Mapping[tuple[str, ...], tuple[Matrix, ...]]
@@ -80,7 +80,7 @@ class Placement:
 
 
 def bias_name(product: Product) -> str | None:
-    """The vector buffer that holds the biases of a product, with zeros where a matrix has none; None if none has one."""
+    """The vector buffer with the biases of a product, zeros where a matrix has none; None if no matrix has one."""
     if not any(product.biases):
         return None
     if len(product.biases) == 1:
@@ -105,11 +105,10 @@ def place_weights(plan: Plan, limits: Limits) -> Placement:
                 at += matrix.shape[0]
             sizes[name] = at
     matrices = {matrix.name: matrix for placed in products.values() for matrix in placed}
-    stacked = {weight.name for placed in matrices.values() for part in placed.parts for piece in part.pieces
-               for weight in [piece.weight]}
+    of_products = {piece.weight.name for matrix in matrices.values() for part in matrix.parts for piece in part.pieces}
     for weight in plan.weights().values():
         if len(weight.shape) > 1:
-            if weight.name not in stacked:
+            if weight.name not in of_products:
                 matrices[weight.name] = _place_matrix(weight, most)
         elif weight.name not in vectors:
             vectors[weight.name] = Vector(weight, weight.name, 0)
@@ -211,8 +210,8 @@ def segments_of(placement: Placement, tensors: Mapping[str, Any], buffers: Mappi
         for i, part in enumerate(matrix.parts):
             for piece in part.pieces:
                 info = _checked(tensors, piece.weight)
-                segments.append(Segment(info.offset + piece.first_row * matrix.row_nbytes, piece.n_rows * matrix.row_nbytes,
-                                        buffers[name, i], piece.weight.name, piece.offset))
+                begin, nbytes = (matrix.row_nbytes * n for n in (piece.first_row, piece.n_rows))
+                segments.append(Segment(info.offset + begin, nbytes, buffers[name, i], piece.weight.name, piece.offset))
     for vector in placement.vectors.values():
         info = _checked(tensors, vector.weight)
         buffer = buffers[vector.name] if vector.weight.type == "F32" else None

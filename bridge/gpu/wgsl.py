@@ -4,8 +4,8 @@ Integers become constants (``const WORKGROUP: u32 = 64u;``) that the text uses b
 comment lines, so that the files stay readable as WGSL:
 
     //@ include formats/k_scales.wgsl       (or a variant's string: //@ include ${FORMAT})
-    //@ include FILE as OTHER             (once more, for the values OTHER_FORMAT, OTHER_GROUP, …: all that the format's file
-                                          declares, and ``weight``, gets the prefix OTHER_, too)
+    //@ include FILE as OTHER             (once more, for the values OTHER_FORMAT, OTHER_GROUP, …: all that the
+                                          format's file declares, and ``weight``, gets the prefix OTHER_, too)
     //@ if NAME  …  //@ else  …  //@ end    (also: if not NAME)
     //@ for r in ROWS  …  ${r}  …  //@ end  (ROWS copies; compilers of software adapters do not unroll loops)
     ${r+OUTS}                              (the sum of two integers)
@@ -65,7 +65,8 @@ def _expand(lines: list[str], values: Values) -> Iterator[str]:
 
 
 def _others(values: Values, prefix: str) -> Values:
-    return {**values, **{name.removeprefix(f"{prefix}_"): v for name, v in values.items() if name.startswith(f"{prefix}_")}}
+    start = f"{prefix}_"
+    return {**values, **{name.removeprefix(start): v for name, v in values.items() if name.startswith(start)}}
 
 
 def _expand_other(file: str, values: Values, prefix: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Fusion: patterns of a graph's nodes become one node each, before slots are assigned.
 
-A rule looks at one node, the last of its pattern, and gives the node to compute instead, or None. It finds its pattern by
-structure, never by names. Which rules are worth it is the backend's choice; each is applied to the whole graph in turn, in
-the order of the backend's list, and what nobody reads afterwards is left out.
+A rule looks at one node, the last of its pattern, and gives the node to compute instead, or None. It finds its pattern
+by structure, never by names. Which rules are worth it is the backend's choice; each is applied to the whole graph in
+turn, in the order of the backend's list, and what nobody reads afterwards is left out.
 
 What the fused nodes mean is told in bridge.plan.plan.
 """
@@ -96,7 +96,9 @@ def gated_products(node: Node, uses: Uses) -> Node | None:
     if _side_by_side(node.inputs, uses) and gate.weights[0].type == up.weights[0].type:
         return _stacked(node.inputs, node.name, node.width, node.attrs["act"])
     whole = _cut_in_order(node.inputs, uses)
-    if whole is None or not _is_plain_product(whole) or not uses.own_weights(whole) or uses.readers[whole] != [gate, up]:
+    if whole is None or not _is_plain_product(whole) or not uses.own_weights(whole):
+        return None
+    if uses.readers[whole] != [gate, up]:
         return None
     product = replace(product_of(whole), act=node.attrs["act"], gated=True)
     return replace(whole, attrs={"product": product}, width=node.width, name=node.name)

@@ -70,7 +70,8 @@ class _Lowering:
         slots = tuple(self.slot_of[source] for source in inputs)
         self.node_of_step.append(node)
         widths = tuple(source.width for source in inputs)
-        self.steps.append(Step(kernel, slots, output, weights, attrs, node.rows, node.width, node.name, widths, scratch))
+        self.steps.append(Step(kernel, slots, output, weights, attrs, node.rows, node.width, node.name, widths,
+                               scratch))
 
     def _allocate(self, rows: str, width: int) -> int:
         fitting = [s for s in self._free if self.slots[s].rows == rows]

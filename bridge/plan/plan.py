@@ -63,8 +63,8 @@ class Step:
 class Product:
     """What a ``matmul`` step makes of x, [rows, n_in]: x @ matrix.T (+ bias) for each matrix, side by side.
 
-    With ``norm``, [n_in], x is normed as in ``rms_norm`` first. With ``act`` the result is act(y) of these columns y or, if
-    ``gated``, act(gate) * up of its halves, which come from two matrices of one type or from one.
+    With ``norm``, [n_in], x is normed as in ``rms_norm`` first. With ``act`` the result is act(y) of these columns y or,
+    if ``gated``, act(gate) * up of its halves, which come from two matrices of one type or from one.
     """
 
     matrices: tuple[Weight, ...]

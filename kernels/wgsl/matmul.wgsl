@@ -5,12 +5,12 @@
 // tile: they take neighbouring groups of the rows (coalesced reads) and add up their parts in workgroup memory; with
 // LANES 1 there is no barrier, which software adapters need.
 //
-// With NORM x is rms-normed on the way: since x is a factor of every product, it is multiplied by the norm's weight, and the
-// sum of its squares, added up beside the products, gives the factor of the whole row at the end.
+// With NORM x is rms-normed on the way: since x is a factor of every product, it is multiplied by the norm's weight, and
+// the sum of its squares, added up beside the products, gives the factor of the whole row at the end.
 // With ACT y = act(x @ weight.T (+ bias)).
 // With GATED half of a tile's rows are of the gate and half the same rows of up; y = ACT(gate) * up.
 //
-// With MIXED there is another weight in another format, whose results lie elsewhere in y: the last workgroups compute it.
+// With MIXED there is another weight in another format, whose results lie elsewhere in y; the last workgroups do it.
 //
 // A weight above the binding limit comes in parts, and several weights may have results side by side: this dispatch has
 // columns first_row … first_row + n_out - 1 of y.

@@ -1,5 +1,5 @@
-// y = x / sqrt(mean(x²) + eps) (* weight (+ bias)) (+ residual) over each run of `group` columns, of x - mean(x) if CENTRED:
-// one workgroup for each run.
+// y = x / sqrt(mean(x²) + eps) (* weight (+ bias)) (+ residual) over each run of `group` columns, of x - mean(x) if
+// CENTRED: one workgroup for each run.
 
 struct Dims {
   group: u32,

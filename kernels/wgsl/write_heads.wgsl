@@ -1,5 +1,6 @@
-// q, k and v of a token lie side by side in x. Stores k and v in the cache of a layer and writes q; on the way the heads of q
-// and k are normed (NORMED) and then rotated in pairs by the batch's tables of (cos, sin). One workgroup for each head.
+// q, k and v of a token lie side by side in x. Stores k and v in the cache of a layer and writes q; on the way the heads
+// of q and k are normed (NORMED) and then rotated in pairs by the batch's tables of (cos, sin). One workgroup for each
+// head.
 
 struct Dims {
   n_head: u32,

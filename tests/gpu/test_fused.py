@@ -24,12 +24,13 @@ N_VOCAB = 40
 class Layer:
     """A decoder of one layer over random tensors, and the knobs that change its fused steps."""
 
-    def __init__(self, *, n_embd=64, n_ff=96, heads=(4, 2, 16, 16), rotated=(16, 16), style="norm", qk_norm=(False, False),
-                 biases=(), types=None, post_norm=False, act="silu", mlp="gated", whole=False) -> None:
+    def __init__(self, *, n_embd=64, n_ff=96, heads=(4, 2, 16, 16), rotated=(16, 16), style="norm",
+                 qk_norm=(False, False), biases=(), types=None, post_norm=False, act="silu", mlp="gated", whole=False) -> None:
         n_head, n_head_kv, head_dim, head_dim_v = heads
         tensors, types = Tensors(), {"": "F32"} | (types or {})
-        sizes = {"q": (n_head * head_dim, n_embd), "k": (n_head_kv * head_dim, n_embd), "v": (n_head_kv * head_dim_v, n_embd),
-                 "o": (n_embd, n_head * head_dim_v), "gate": (n_ff, n_embd), "up": (n_ff, n_embd), "down": (n_embd, n_ff),
+        sizes = {"q": (n_head * head_dim, n_embd), "k": (n_head_kv * head_dim, n_embd),
+                 "v": (n_head_kv * head_dim_v, n_embd), "o": (n_embd, n_head * head_dim_v),
+                 "gate": (n_ff, n_embd), "up": (n_ff, n_embd), "down": (n_embd, n_ff),
                  "output": (N_VOCAB, n_embd)}
         sizes |= {"qkv": (sum(sizes[name][0] for name in "qkv"), n_embd), "gate_up": (2 * n_ff, n_embd)}
         for name, shape in sizes.items():
@@ -54,10 +55,11 @@ class Layer:
         sides = []
         for side, name, normed, n_rot in zip((q, k), "qk", qk_norm, rotated, strict=True):
             side = b.rms_norm(side, f"{name}_norm", 1e-5, head_dim) if normed else side
-            side = b.rope(side, b.rope_table(f"table {n_rot}", RopeTable(n_rot, 100.0)), head_dim, style) if n_rot else side
+            if n_rot:
+                side = b.rope(side, b.rope_table(f"table {n_rot}", RopeTable(n_rot, 100.0)), head_dim, style)
             sides.append(side)
-        y = b.matmul(b.attention(*sides, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v,
-                                 scale=0.1), "o", n_embd)
+        y = b.attention(*sides, v, n_head=n_head, n_head_kv=n_head_kv, head_dim=head_dim, head_dim_v=head_dim_v, scale=0.1)
+        y = b.matmul(y, "o", n_embd)
         x = b.add(b.rms_norm(y, "post", 1e-5), x) if post_norm else b.add(y, x)
         y = b.rms_norm(x, "norm2", 1e-5)
         if mlp == "plain":
@@ -108,7 +110,8 @@ def test_a_fused_layer_equals_the_reference(device, tuning, name):
     assert_close(got, expected, 3e-5)
 
 
-@pytest.mark.parametrize("n_rows, parts", [(40, {"q": 2, "k": 1, "v": 1, "gate": 5}), (70, {"q": 1, "k": 1, "gate": 3})])
+@pytest.mark.parametrize("n_rows, parts", [(40, {"q": 2, "k": 1, "v": 1, "gate": 5}),
+                                           (70, {"q": 1, "k": 1, "gate": 3})])
 def test_weights_above_the_binding_limit(device, tuning, monkeypatch, n_rows, parts):
     """q, k and v share a buffer as far as it goes; gate and up are split into the same rows."""
     layer, limits = Layer(biases=("gate", "up", "k")), Limits(max_storage_buffer_binding_size=4 * 64 * n_rows)
@@ -128,7 +131,8 @@ def test_kernels_need_no_more_than_every_adapter_has():
         plan = lower(Layer(**options).graph, HARDWARE.rules)
         cache = CacheLayout(plan.kv_layers, 64, 64, "f16", "f16")
         builder = CallBuilder(plan, place_weights(plan, core), HARDWARE, cache=cache, max_workgroups=65535)
-        pipelines = [choice.pipeline for step in plan.steps for call in calls_of(builder, step) for choice in call.choices]
+        calls = [call for step in plan.steps for call in calls_of(builder, step)]
+        pipelines = [choice.pipeline for call in calls for choice in call.choices]
         assert max(len(p.bindings) - p.bindings.count("uniform") for p in pipelines) <= (
             core.max_storage_buffers_per_shader_stage)
     for shape in HARDWARE.matmul:  # sums of the products, and of the squares of x

@@ -27,7 +27,8 @@ def page_device():
 
 
 async def open_session(device, graph, tensors, source=None, cancel=None, progress=lambda loaded, total: None, **options):
-    session = await GpuSession.create(device, lower(graph, SOFTWARE.rules), **({"n_ctx": 64, "n_ubatch": 8, "kv_type": "f32"} | options))
+    options = {"n_ctx": 64, "n_ubatch": 8, "kv_type": "f32"} | options
+    session = await GpuSession.create(device, lower(graph, SOFTWARE.rules), **options)
     try:
         await session.load_weights(source or PageSource(tensors.data), tensors.infos, progress, cancel or CancelToken())
     except BaseException:

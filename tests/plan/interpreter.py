@@ -43,7 +43,8 @@ class PlanInterpreter(ReferenceSession):
         if step.kernel == "matmul":
             return self._matmul(step, batch, values[0]) + (values[1] if values[1:] else 0)
         if step.kernel in ("rms_norm", "layer_norm"):
-            return OPERATIONS[step.kernel](self, batch, values[:1], weights, step.attrs) + (values[1] if values[1:] else 0)
+            normed = OPERATIONS[step.kernel](self, batch, values[:1], weights, step.attrs)
+            return normed + (values[1] if values[1:] else 0)
         return OPERATIONS[step.kernel](self, batch, values, weights, step.attrs)
 
     def _weight(self, weight):

@@ -72,14 +72,16 @@ class Model:
         self.weights: dict[str, np.ndarray] = {}
         rng = np.random.default_rng(5)
         for name, shape in {"e": (300, 32), "q.weight": (32, 32), "k.weight": (16, 32), "v.weight": (16, 32),
-                            "gate.weight": (48, 32), "up.weight": (48, 32), "down.weight": (32, 48), "o.weight": (32, 32), "p.weight": (32, 32),
+                            "gate.weight": (48, 32), "up.weight": (48, 32), "down.weight": (32, 48),
+                            "o.weight": (32, 32), "p.weight": (32, 32),
                             "gate_up.weight": (96, 32), "gate_up.bias": (96,),
                             "head.weight": (8,), "row.weight": (32,), "q.bias": (32,), "v.bias": (16,)}.items():
             self.weights[name] = rng.standard_normal(shape).astype(np.float32)
         self.types: dict[str, str] = {}
 
     def builder(self) -> GraphBuilder:
-        return GraphBuilder({name: TensorInfo(name, quant_type(self.types.get(name, "F32")), value.shape, 0, value.nbytes)
+        types = {name: quant_type(self.types.get(name, "F32")) for name in self.weights}
+        return GraphBuilder({name: TensorInfo(name, types[name], value.shape, 0, value.nbytes)
                              for name, value in self.weights.items()})
 
     def graph(self, change=lambda b, q, k, v: (q, k, v), more=lambda b, x: x):

@@ -19,7 +19,10 @@ AT_POSITIONS = ("embed", "rope", "scale_by_position", "kv_write", "write_heads",
 
 
 def calls_of(builder: CallBuilder, step: Step) -> list[Call]:
-    """The calls of a step: one, or several where its weights are in several buffers. Raises UnsupportedError for what no kernel does."""
+    """The calls of a step: one, or several where its weights are in several buffers.
+
+    Raises UnsupportedError for what no kernel does.
+    """
     kernel = KERNELS.get(step.kernel)
     if kernel is None:
         raise UnsupportedError(f"the WebGPU backend has no kernel for {step.kernel} (step {step.name})")

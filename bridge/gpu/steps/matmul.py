@@ -13,7 +13,7 @@ from bridge.plan.plan import Product, Step, product_of
 
 
 def matmul(b: CallBuilder, step: Step) -> Iterator[Call]:
-    """In larger batches a norm has a call of its own: there its arithmetic, in every tile, is worth more than a dispatch."""
+    """In larger batches a norm has a call of its own: there its arithmetic, in every tile, outweighs a dispatch."""
     product, apart = product_of(step), b.tuning.norm_apart
     if product.norm is None or step.scratch is None:
         yield from _products(b, step, product)
@@ -46,7 +46,8 @@ def may_be_mixed(matrices: Sequence[Matrix]) -> bool:
 
 def _call(b: CallBuilder, step: Step, product: Product, matrices: Sequence[Matrix], part: int) -> Call:
     choices = tuple(_choice(b, product, matrices, part, shape) for shape in b.tuning.matmul)
-    return Call(step.name, choices, _dims(step, product, matrices, part), _operands(step, product, matrices, part), step.rows)
+    return Call(step.name, choices, _dims(step, product, matrices, part), _operands(step, product, matrices, part),
+                step.rows)
 
 
 def _choice(b: CallBuilder, product: Product, matrices: Sequence[Matrix], part: int, shape: MatmulShape) -> Choice:
