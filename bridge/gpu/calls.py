@@ -16,7 +16,7 @@ from typing import NamedTuple
 from bridge.errors import UnsupportedError
 from bridge.gpu.tuning import MatmulShape, Tuning
 from bridge.gpu.weights import Matrix, Placement
-from bridge.graph.cache import CacheLayout
+from bridge.graph.cache import BLOCK, QUANTISED, CacheLayout
 from bridge.graph.graph import ALL, OUTPUTS, TOKENS
 from bridge.plan.plan import Plan, Step
 
@@ -42,7 +42,7 @@ class Pipeline(NamedTuple):
             words.append(f"tokens={values['TOKENS']}")
         if values.get("ACT"):
             words.append(values["ACT"])
-        flags = ("EXPERTS", "GATED", "NORM", "NORMED", "NEOX", "CENTRED", "KV_F16")
+        flags = ("EXPERTS", "GATED", "NORM", "NORMED", "NEOX", "CENTRED")
         return " ".join(words + [flag.lower() for flag in flags if values.get(flag)])
 
 
@@ -125,7 +125,9 @@ class CallBuilder:
         self.plan, self.placement, self.tuning, self.cache = plan, placement, tuning, cache
         self.table_index = {key: i for i, key in enumerate(plan.rope_tables)}
         self.kv_unit = kv_unit(plan)
-        self.kv_values = {"KV_F16": cache.k_type == "f16", "UNIT_OF_4": self.kv_unit == 4}
+        self.kv_values = {"K_TYPE": cache.k_type, "V_TYPE": cache.v_type, "UNIT_OF_4": self.kv_unit == 4}
+        self.kv_groups = {f"{side}_GROUP": BLOCK if type in QUANTISED else self.kv_unit
+                          for side, type in (("K", cache.k_type), ("V", cache.v_type))}
         self._max_workgroups = max_workgroups
 
     def pipeline(self, file: str, access: str, **values: int | bool | str) -> Pipeline:

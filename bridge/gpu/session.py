@@ -208,7 +208,7 @@ class GpuSession:
             self._device.create_pipeline(kernel_source(key.file, dict(key.values)), key.label, key.bindings) for key in wanted
         ))
         self._pipelines = dict(zip(wanted, made))
-        await self_test(self._device, self._plan, self._tuning, self._pipelines, self.cache.k_type)
+        await self_test(self._device, self._plan, self._tuning, self._pipelines, self.cache.types)
 
     def _create_weights(self) -> None:
         for name, matrix in self._placement.matrices.items():

@@ -6,6 +6,7 @@ comment lines, so that the files stay readable as WGSL:
     //@ include formats/k_scales.wgsl       (or a variant's string: //@ include ${FORMAT})
     //@ include FILE as OTHER             (once more, for the values OTHER_FORMAT, OTHER_GROUP, …: all that the
                                           format's file declares, and ``weight``, gets the prefix OTHER_, too)
+    //@ include FILE with NAME=TEXT …    (with further strings)
     //@ if NAME  …  //@ else  …  //@ end    (also: if not NAME)
     //@ for r in ROWS  …  ${r}  …  //@ end  (ROWS copies; compilers of software adapters do not unroll loops)
     ${r+OUTS}                              (the sum of two integers)
@@ -51,6 +52,9 @@ def _expand(lines: list[str], values: Values) -> Iterator[str]:
         match directive[1].split():
             case ["include", file]:
                 yield from _expand(_lines(_substituted(file, values)), values)
+            case ["include", file, "with", *strings]:
+                further = dict(text.split("=") for text in strings)
+                yield from _expand(_lines(_substituted(file, values)), {**values, **further})
             case ["include", file, "as", prefix]:
                 yield from _expand_other(_substituted(file, _others(values, prefix)), values, prefix)
             case ["if", *condition]:

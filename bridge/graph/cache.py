@@ -72,7 +72,7 @@ class CacheLayout:
     """
 
     def __init__(self, layers: Sequence[KvLayer], n_ctx: int, n_ubatch: int, k_type: str, v_type: str) -> None:
-        self.k_type, self.v_type = k_type, v_type
+        self.types = self.k_type, self.v_type = k_type, v_type
         self.parts = tuple(
             CachePart(kind, i, width, type, _rows(layer.window, n_ctx, n_ubatch), layer.window)
             for i, layer in enumerate(layers)

@@ -26,8 +26,8 @@ struct Dims {
 
 @group(0) @binding(0) var<uniform> dims: Dims;
 @group(0) @binding(2) var<storage, read> q: array<Unit>;
-@group(0) @binding(3) var<storage, read> k_cache: array<KvUnit>;
-@group(0) @binding(4) var<storage, read> v_cache: array<KvUnit>;
+@group(0) @binding(3) var<storage, read> k_cache: array<KElement>;
+@group(0) @binding(4) var<storage, read> v_cache: array<VElement>;
 @group(0) @binding(5) var<storage, read_write> y: array<Unit>;
 //@ if not TEXTS_ONLY
 @group(0) @binding(6) var<storage, read> sinks: array<f32>;
@@ -52,7 +52,7 @@ var<workgroup> totals: array<f32, WORKGROUP>;
 
 fn score(k_at: u32) -> f32 {
   var value = 0.0;
-  for (var i = 0u; i < dims.k_head_units; i++) { value += dot(query[i], unpack_unit(k_cache[k_at + i])); }
+  for (var i = 0u; i < dims.k_head_units; i++) { value += dot(query[i], load_k(k_at + i)); }
   if (dims.softcap == 0.0) { return value; }
   return dims.softcap * tanh(clamp(value / dims.softcap, -15.0, 15.0));
 }
@@ -134,12 +134,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
       let until_end = min(n, dims.ring - first);
       var at = first * dims.v_units + v_head + i;
       for (var j = 0u; j < until_end; j++) {
-        sum += scores[j] * unpack_unit(v_cache[at]);
+        sum += scores[j] * load_v(at);
         at += dims.v_units;
       }
       at = v_head + i;
       for (var j = until_end; j < n; j++) {
-        sum += scores[j] * unpack_unit(v_cache[at]);
+        sum += scores[j] * load_v(at);
         at += dims.v_units;
       }
       sums[i] = sum;

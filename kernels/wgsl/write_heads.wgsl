@@ -25,15 +25,10 @@ struct Dims {
 @group(0) @binding(3) var<storage, read> q_norm: array<f32>;
 @group(0) @binding(4) var<storage, read> k_norm: array<f32>;
 @group(0) @binding(5) var<storage, read_write> q: array<f32>;
-@group(0) @binding(6) var<storage, read_write> k_cache: array<KvUnit>;
-@group(0) @binding(7) var<storage, read_write> v_cache: array<KvUnit>;
+@group(0) @binding(6) var<storage, read_write> k_cache: array<KElement>;
+@group(0) @binding(7) var<storage, read_write> v_cache: array<VElement>;
 
 //@ include kv_units.wgsl
-//@ if UNIT_OF_4
-const UNIT: u32 = 4u;
-//@ else
-const UNIT: u32 = 2u;
-//@ end
 
 struct Head {
   at: u32,  // in x
@@ -100,11 +95,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   if (number >= n_rotated) {
     let head = number - n_rotated;
     let at = row + n_rotated * dims.head_dim + head * dims.head_dim_v;
-    let to = (cache_row * dims.n_head_kv + head) * (dims.head_dim_v / UNIT);
-    for (var i = local; i < dims.head_dim_v / UNIT; i += WORKGROUP) {
-      var unit: Unit;
-      for (var j = 0u; j < UNIT; j++) { unit[j] = x[at + i * UNIT + j]; }
-      v_cache[to + i] = pack_unit(unit);
+    let to = (cache_row * dims.n_head_kv + head) * (dims.head_dim_v / V_GROUP);
+    for (var i = local; i < dims.head_dim_v / V_GROUP; i += WORKGROUP) {
+      var columns: array<f32, V_GROUP>;
+      for (var j = 0u; j < V_GROUP; j++) { columns[j] = x[at + i * V_GROUP + j]; }
+      store_v(to + i, &columns);
     }
     return;
   }
@@ -121,11 +116,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   }
   //@ end
   if (is_key) {
-    let to = (cache_row * dims.n_head_kv + number - dims.n_head) * (dims.head_dim / UNIT);
-    for (var i = local; i < dims.head_dim / UNIT; i += WORKGROUP) {
-      var unit: Unit;
-      for (var j = 0u; j < UNIT; j++) { unit[j] = rotated(h, i * UNIT + j); }
-      k_cache[to + i] = pack_unit(unit);
+    let to = (cache_row * dims.n_head_kv + number - dims.n_head) * (dims.head_dim / K_GROUP);
+    for (var i = local; i < dims.head_dim / K_GROUP; i += WORKGROUP) {
+      var columns: array<f32, K_GROUP>;
+      for (var j = 0u; j < K_GROUP; j++) { columns[j] = rotated(h, i * K_GROUP + j); }
+      store_k(to + i, &columns);
     }
     return;
   }

@@ -1,5 +1,6 @@
 """Fused steps on a device against the unfused reference, and how many dispatches are left."""
 
+import asyncio
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,11 @@ from bridge.gpu.device import Limits
 from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import HARDWARE, SOFTWARE
 from bridge.gpu.weights import place_weights
-from bridge.graph import GraphBuilder, RopeTable
+from bridge.graph import GraphBuilder, RopeTable, cache
 from bridge.graph.cache import CacheLayout
 from bridge.models import build_graph
 from bridge.plan import lower
+from bridge.runtime import LoadOptions, load_model
 from tests.golden import MODELS, real_model
 from tests.gpu.harness import Tensors, assert_close, run
 
@@ -178,3 +180,31 @@ def test_dispatches_of_tiny_models(name, in_layer, outside):
 def test_dispatches_of_real_models(name, in_layer, outside):
     """Gemma's embedding is above the binding limit of many devices and comes in two parts."""
     assert dispatches(real_model(name), HARDWARE) == (in_layer, outside)
+
+
+async def _logits(backend, name, tokens, devices=None, **options):
+    options = LoadOptions(n_ctx=256, backend=backend, **options)
+    model = await load_model(str(MODELS / f"{name}.gguf"), options, devices=devices)
+    try:
+        return await model.evaluate(tokens), model.kv_type
+    finally:
+        await model.close()
+
+
+@pytest.mark.parametrize("name, options", [
+    ("quant-llama-Q6_K", {"kv_type": "q8_0"}), ("quant-llama-Q6_K", {"kv_type": "q4_0/q8_0"}),
+    ("gemma3-f16", {"kv_type": "f32", "n_ubatch": 8}),  # windows of 16, whose rings have 32 rows
+])
+def test_fused_heads_write_quantised_caches_and_rings(device, monkeypatch, name, options):
+    """Against the reference, which keeps every row."""
+    tokens = [(7 * i) % 300 + 5 for i in range(70)]
+
+    async def devices():
+        return device
+
+    monkeypatch.setattr(cache, "REWIND", 8)
+    got, kv_type = asyncio.run(_logits("webgpu", name, tokens, devices, **options))
+    assert kv_type == options["kv_type"]
+    expected, _ = asyncio.run(_logits("reference", name, tokens, **options | {"n_ubatch": 256}))
+    # A code that goes the other way moves a logit by about what the codes are apart.
+    assert np.abs(got - expected).max() / np.std(expected) < (1e-4 if kv_type == "f32" else 0.1)

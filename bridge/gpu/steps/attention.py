@@ -25,13 +25,13 @@ def _check_rotation(step: Step, n_rot: int) -> None:
 
 
 def kv_write(b: CallBuilder, step: Step) -> Iterator[Call]:
-    layer, unit = step.attrs["layer"], b.kv_unit
-    k_width, v_width = b.plan.kv_layers[layer].k_width, b.plan.kv_layers[layer].v_width
-    dims = pack(k_width // unit, v_width // unit, 4 * quads(k_width) // unit, 4 * quads(v_width) // unit,
-                b.cache.rows(layer))
+    layer = step.attrs["layer"]
+    widths = b.plan.kv_layers[layer].k_width, b.plan.kv_layers[layer].v_width
+    groups = [width // group for width, group in zip(widths, b.kv_groups.values(), strict=True)]
+    dims = pack(*groups, *(4 * quads(width) for width in widths), b.cache.rows(layer))
     operands = (*(Operand("slot", slot) for slot in step.inputs), Operand("k", layer), Operand("v", layer))
-    yield from b.by_columns(step, "kv_write.wgsl", dims, operands, (k_width + v_width) // unit, "rrww",
-                            **b.kv_values)
+    yield from b.by_columns(step, "kv_write.wgsl", dims, operands, sum(groups), "rrww",
+                            WRITES=True, **b.kv_groups, **b.kv_values)
 
 
 def write_heads(b: CallBuilder, step: Step) -> Iterator[Call]:
@@ -49,7 +49,7 @@ def write_heads(b: CallBuilder, step: Step) -> Iterator[Call]:
     operands = (x, *(norms.pop(0) if there else x for there in normed),  # x stands in for a norm that is not there
                 Operand("slot", step.output), Operand("k", attrs["layer"]), Operand("v", attrs["layer"]))
     pipeline = b.pipeline("write_heads.wgsl", "rrrwww", WORKGROUP=b.tuning.norm_workgroup, NORMED=any(normed),
-                          NEOX=attrs["style"] == "neox", **b.kv_values)
+                          NEOX=attrs["style"] == "neox", WRITES=True, **b.kv_groups, **b.kv_values)
     yield Call(step.name, (Choice(1, n_head + 2 * n_head_kv, pipeline),), dims, operands, step.rows)
 
 
@@ -61,7 +61,8 @@ def attention(b: CallBuilder, step: Step) -> Iterator[Call]:
                 kv.v_width // unit, 4 * quads(n_head * head_dim) // unit, 4 * quads(step.width) // unit, attrs["window"],
                 float(attrs["scale"]), float(attrs["softcap"]), 0, 0, 0, len(step.weights), b.cache.rows(attrs["layer"]))
     pipeline = b.pipeline("attention.wgsl", "rrrwr", WORKGROUP=b.tuning.attention_workgroup, CHUNK=b.tuning.attention_chunk,
-                          MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, TEXTS_ONLY=False, SLOPES=False, BUCKETS=False, **b.kv_values)
+                          MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, TEXTS_ONLY=False, SLOPES=False, BUCKETS=False,
+                          WRITES=False, **b.kv_values)
     q = Operand("slot", step.inputs[0])  # also stands in for sinks that are not there
     operands = (q, Operand("k", attrs["layer"]), Operand("v", attrs["layer"]), Operand("slot", step.output),
                 Operand("vector", step.weights[0].name) if step.weights else q)

@@ -27,8 +27,8 @@ def text_attention(b: CallBuilder, step: Step) -> Iterator[Call]:
     elif attrs["buckets"]:
         bias = (Operand("vector", step.weights[0].name), Operand("constant", attrs["buckets"]))
     pipeline = b.pipeline("attention.wgsl", "rrrw" + "r" * len(bias), WORKGROUP=b.tuning.attention_workgroup,
-                          CHUNK=b.tuning.attention_chunk, MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, KV_F16=False,
-                          UNIT_OF_4=unit == 4, TEXTS_ONLY=True, SLOPES=bool(attrs["slopes"]),
+                          CHUNK=b.tuning.attention_chunk, MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, K_TYPE="f32",
+                          V_TYPE="f32", WRITES=False, UNIT_OF_4=unit == 4, TEXTS_ONLY=True, SLOPES=bool(attrs["slopes"]),
                           BUCKETS=bool(attrs["buckets"]))
     yield Call(step.name, (Choice(1, n_head, pipeline),), dims, (*b.slots(step), *bias), step.rows)
 
