@@ -44,6 +44,16 @@ def test_a_real_model_continues_as_in_llama_cpp(bridge, site, threads):
         assert (found.result, found.usage[0]["promptTokens"]) == (expected, len(prompt["tokens"]))
 
 
+def test_a_quantised_cache_changes_little(bridge, site):
+    on_cpu(bridge, site.url(SMOLLM2), nCtx=256, cacheTypeK=8, cacheTypeV=2)
+    keys = ("cache_type_k", "cache_type_v", "flash_attention")
+    assert [bridge.metadata(key) for key in keys] == ["8", "2", "1"]
+    assert "flash_attention:auto_enabled_for_kv_cache" in bridge.metadata("runtime_notes").split(";")
+    assert " Paris" in bridge.complete("The capital of France is", nPredict=4).result
+    refused = bridge.load(site.url(SMOLLM2), nGpuLayers=0, cacheTypeK=8, flashAttention=0)
+    assert "Non-F16 KV cache requires flashAttention" in refused.message
+
+
 def test_threads_and_a_kept_prefix_change_nothing(bridge, site):
     prompt = "The quick brown fox jumps over the lazy dog, and then"
     texts = []

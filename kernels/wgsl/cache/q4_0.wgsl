@@ -23,7 +23,7 @@ fn store_${side}(at: u32, columns: ptr<function, array<f32, ${SIDE}_GROUP>>) {
     for (var i = 0u; i < 4u; i++) {
       let low = min(u32((*columns)[word * 4u + i] * factor + 8.5), 15u);
       let high = min(u32((*columns)[16u + word * 4u + i] * factor + 8.5), 15u);
-      codes |= (low | high << 4u) << (8u * i);
+      codes |= (low | (high << 4u)) << (8u * i);
     }
     ${side}_cache[at * 5u + 1u + word] = codes;
   }
