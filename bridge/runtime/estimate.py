@@ -11,7 +11,7 @@ from bridge.graph.graph import OUTPUTS, TOKENS, Graph
 from bridge.graph.states import COPIES
 from bridge.models import build_graph
 from bridge.plan import BatchLayout, Plan, lower
-from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions, SessionSizes, session_sizes
+from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions, SessionSizes, possible_cache, session_sizes
 
 FLOAT_NBYTES = 4
 THREADS = 4
@@ -50,7 +50,7 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
     file = await open_gguf_async(source)
     graph = build_graph(file.metadata, file.tensors, options.n_ctx, options.pooling)
     sizes = session_sizes(graph, options, DEFAULT_N_UBATCH)
-    cache = CacheLayout(graph.kv_layers, sizes.n_ctx, sizes.n_ubatch, *cache_types(options.kv_type))
+    cache = CacheLayout(graph.kv_layers, sizes.n_ctx, sizes.n_ubatch, *cache_types(possible_cache(options.kv_type, graph)))
     if options.backend == "simd":
         weights, scratch = _on_the_cpu(lower(graph), cache, sizes, options.threads or THREADS)
     else:
@@ -88,16 +88,11 @@ def _on_webgpu(graph: Graph, sizes: SessionSizes) -> tuple[int, int]:
 def _on_the_cpu(plan: Plan, cache: CacheLayout, sizes: SessionSizes, threads: int) -> tuple[int, int]:
     """Bytes of weights and scratch in the memory that bridge.simd.session lays out."""
     from bridge.simd.memory import plan_memory
-    from bridge.simd.ops import OpBuilder
-    from bridge.simd.steps import ops_of
+    from bridge.simd.steps import programs_of
     from bridge.simd.weights import grids_of
 
-    ops, packed = {}, {}
-    for result in plan.results:
-        builder = OpBuilder(plan, cache=cache, exact=False, has_relaxed=True, dot_mode=0)
-        ops[result] = ops_of(builder, plan.steps_for(result))
-        packed |= builder.packed
-    grids = {name: len(data) for name, data in grids_of(builder.formats).items()}
-    memory = plan_memory(plan, ops, builder.formats, packed, grids, cache=cache, n_ubatch=sizes.n_ubatch,
+    made = programs_of(plan, cache=cache, exact=False, has_relaxed=True, dot_mode=0)
+    grids = {name: len(data) for name, data in grids_of(made.formats).items()}
+    memory = plan_memory(plan, made.ops, made.formats, made.packed, grids, cache=cache, n_ubatch=sizes.n_ubatch,
                          max_outputs=sizes.max_outputs, host_threads=threads, n_threads=threads)
     return memory.weights_nbytes, memory.nbytes - memory.weights_nbytes - memory.cache_nbytes

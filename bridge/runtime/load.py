@@ -93,7 +93,9 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
     graph = build_graph(file.metadata, file.tensors, options.n_ctx, options.pooling)
     tokenizer = Tokenizer.from_metadata(file.metadata)
     machine = await choose_machine(options.backend, devices, cpus)
-    options, cache_notes = _with_possible_cache(options, graph)
+    kv_type = possible_cache(options.kv_type, graph)
+    cache_notes = ["kv_cache_quantisation_unavailable:using_f16"] if kv_type != options.kv_type else []
+    options = replace(options, kv_type=kv_type)
     session = await _open_session(file, graph, source, options, machine, report, cancel)
     try:
         cancel.check()
@@ -166,16 +168,11 @@ def model_fingerprint(file: AsyncGGUFFile, graph: Graph, nbytes: int | None, con
     return hashlib.sha256(repr(facts).encode()).digest()
 
 
-def _with_possible_cache(options: LoadOptions, graph: Graph) -> tuple[LoadOptions, list[str]]:
-    """The options with a cache in halves where a quantised one is asked for and cannot be, and notes that say so.
-
-    Blocks of columns must not straddle heads.
-    """
+def possible_cache(kv_type: str, graph: Graph) -> str:
+    """The type of cache that a graph gets where ``kv_type`` is asked for: halves where blocks of columns would straddle heads."""
     heads = [node.attrs[key] for node in graph.nodes if node.op == "attention" for key in ("head_dim", "head_dim_v")]
-    wanted = set(cache_types(options.kv_type)) & set(QUANTISED)
-    if not wanted or not any(dim % BLOCK for dim in heads):
-        return options, []
-    return replace(options, kv_type="f16"), ["kv_cache_quantisation_unavailable:using_f16"]
+    straddles = set(cache_types(kv_type)) & set(QUANTISED) and any(dim % BLOCK for dim in heads)
+    return "f16" if straddles else kv_type
 
 
 async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options: LoadOptions, machine: Machine,

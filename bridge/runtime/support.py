@@ -47,11 +47,9 @@ def _check_reference(graph: Graph) -> None:
 
 
 def _check_simd(graph: Graph) -> None:
-    from bridge.simd.ops import OpBuilder
-    from bridge.simd.steps import ops_of
+    from bridge.simd.steps import programs_of
 
-    plan = lower(graph)
-    ops_of(OpBuilder(plan, cache=_cache(graph), exact=False, has_relaxed=True, dot_mode=0), plan.steps)
+    programs_of(lower(graph), cache=_cache(graph), exact=False, has_relaxed=True, dot_mode=0)
 
 
 def _cache(graph: Graph) -> CacheLayout:

@@ -19,9 +19,9 @@ from bridge.plan.batch import pack_head
 from bridge.plan.plan import Plan, constant
 from bridge.simd.host import Host, Job
 from bridge.simd.memory import check_fits, constants_of, plan_memory
-from bridge.simd.ops import Op, OpBuilder, Packed, Region, stride
+from bridge.simd.ops import Region, stride
 from bridge.simd.program import EDITION, MAX_OPS, encode
-from bridge.simd.steps import ops_of
+from bridge.simd.steps import programs_of
 from bridge.simd.weights import grids_of, spans_of
 
 PRECISIONS = ("fast", "exact")
@@ -46,20 +46,15 @@ class SimdSession:
         self._host, self._plan = host, plan
         self.cache = CacheLayout(plan.kv_layers, n_ctx, n_ubatch, *cache_types(kv_type))
         self.reach = CacheReach(self.cache.margin)
-        self._ops: dict[str, list[Op]] = {}
-        packed: dict[Region, Packed] = {}
-        for result in plan.results:
-            builder = OpBuilder(plan, cache=self.cache, exact=precision == "exact", has_relaxed=host.has_relaxed,
-                                dot_mode=host.dot_mode)
-            self._ops[result] = ops_of(builder, plan.steps_for(result))
-            packed |= builder.packed
+        made = programs_of(plan, cache=self.cache, exact=precision == "exact", has_relaxed=host.has_relaxed,
+                           dot_mode=host.dot_mode)
+        self._ops, self._formats = made.ops, made.formats
         most = max(map(len, self._ops.values()))
         if most > MAX_OPS:
             raise UnsupportedError(f"the model takes {most} operations; the CPU backend takes {MAX_OPS}")
-        self._formats = builder.formats
         self._grids = grids_of(self._formats)
         self._memory = plan_memory(
-            plan, self._ops, self._formats, packed, {name: len(data) for name, data in self._grids.items()},
+            plan, self._ops, self._formats, made.packed, {name: len(data) for name, data in self._grids.items()},
             cache=self.cache, n_ubatch=n_ubatch, max_outputs=max_outputs, host_threads=host.n_threads,
             n_threads=max(threads, threads_batch),
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 import numpy as np
 
-from bridge.graph import ALL, RopeTable
+from bridge.graph import RopeTable
 
 TEXTS = (5, 1, 9, 3)
 """Lengths of the texts of a batch."""
@@ -73,4 +76,47 @@ def _finished(op, y):
 ROWS = {"rope": rope, "positions": positions_and_first, "mean": mean, "softmax": softmax}
 """The other operations, over 24 rows of 24 columns."""
 
-assert ALL > 1 << 20
+
+def _attention_case(make, name, heads):
+    op, attrs = make(values(24, 12)), dict(ATTENTION[name])
+    if "slopes" in attrs:
+        attrs["slopes"] = attrs["slopes"][:heads[0]]
+    return op, attention(op, attrs, heads), range(len(TOKENS))
+
+
+def _rows_case(make, name):
+    op = make(values(24, 24))
+    return op, ROWS[name](op), [0, 7, 17] if name == "mean" else range(len(TOKENS))
+
+
+def _stored_as_a_row_case(make, type_name):
+    """A matrix of one row may be a vector in the file."""
+    op = make(values(24, 32))
+    op.tensors.add_blocks("w.weight", type_name, 32)
+    return op, every_row(op, op.builder.matmul(op.x(), "w", 1)), range(len(TOKENS))
+
+
+CASES = {
+    **{f"attention, {name}, heads {heads}": partial(_attention_case, name=name, heads=heads)
+       for name in ATTENTION for heads in HEADS},
+    **{name: partial(_rows_case, name=name) for name in ROWS},
+    **{f"one row of {type_name}": partial(_stored_as_a_row_case, type_name=type_name) for type_name in ("F32", "Q8_0")},
+}
+"""Each makes (operation, graph, wanted rows) with a harness's OneOperation."""
+
+
+def on_both(harness, target, name, **options):
+    """The results of a case on ``target`` and on the reference; ``harness`` is a backend's module of that name."""
+    op, graph, outputs = CASES[name](harness.OneOperation)
+    outputs = list(outputs)
+
+    async def run():
+        session = await harness.open_session(target, graph, op.tensors, n_ubatch=32, max_outputs=32, **options)
+        try:
+            got = np.array(await session.embed(TOKENS, 0, outputs, TEXTS)).reshape(len(outputs), -1)
+        finally:
+            await session.close()
+        expected = await harness.reference_of(graph, op.tensors).embed(TOKENS, 0, outputs, TEXTS)
+        return got, expected.reshape(len(outputs), -1)
+
+    return asyncio.run(run())
