@@ -36,7 +36,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def describe(file) -> dict[str, Any]:
-    """The file as plain data; ``missing`` says what keeps it from running on each backend, or null. Shapes are row-major: ``[n_out, n_in]`` for a matrix, the reverse of the file's order.
+    """The file as plain data; ``missing`` says what keeps it from running on each backend, or null.
+
+    Shapes are row-major: ``[n_out, n_in]`` for a matrix, the reverse of the file's order.
 
     Of a split model ``shards`` are the sizes of its files, and offsets count from the start of the first.
     """

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from bridge.gpu.calls import kv_unit, quads, unit_of
+from bridge.gpu.calls import kv_unit, unit_of
 from bridge.gpu.formats import FORMATS
 from bridge.graph.graph import ALL, TOKENS, Weight
 from bridge.graph.rope import RopeTable

@@ -134,8 +134,9 @@ class Graph:
 
     ``results`` are nodes with one row per output: "logits" [O, n_vocab], "embeddings" [O, width], or both. ``pooling`` says
     what an embedding stands for (see bridge.models.pooling), ``pooled_row`` which row stands for a text: "none", "mean" (any
-    of them), "cls" (its first) or "last"; ``n_positions`` is the longest context there can be:
-    of the position embeddings, and of an encoder as it was trained; None without such a bound. ``states`` are the floats of each recurrent state.
+    of them), "cls" (its first) or "last"; ``n_positions`` is the longest context there can be: of
+    the position embeddings, and of an encoder as it was trained; None without such a bound. ``states`` are the floats of each
+    recurrent state.
     """
 
     nodes: tuple[Node, ...]

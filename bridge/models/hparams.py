@@ -46,12 +46,6 @@ class Keys:
             raise ModelError(f"metadata key {self._prefix}{name} is {value:g}; it must be {' and '.join(bounds)}")
         return float(value)
 
-    def boolean(self, name: str, default: bool) -> bool:
-        value = self._value(name, default)
-        if not isinstance(value, bool):
-            raise ModelError(f"metadata key {self._prefix}{name} is {_shown(value)}; it must be true or false")
-        return value
-
     def flags(self, name: str, n_layer: int) -> tuple[bool, ...]:
         """One truth value for each layer."""
         values = _sequence(self._value(name, None))

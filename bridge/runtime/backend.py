@@ -74,7 +74,8 @@ class Session(Protocol):
     async def write_kv(self, data: bytes, n_tokens: int, earliest: int = 0) -> None:
         """Put back what ``read_kv(n_tokens)`` gave; positions from n_tokens on count as unwritten.
 
-        ``earliest`` is the first position that the saved context could be continued from. The caller has checked the size. Raises DeviceError, after which no position can be trusted.
+        ``earliest`` is the first position that the saved context could be continued from. The caller has checked the size.
+        Raises DeviceError, after which no position can be trusted.
         """
         ...
 

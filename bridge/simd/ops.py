@@ -16,7 +16,7 @@ from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import TOKENS, Weight
 from bridge.graph.rope import RopeTable
 from bridge.plan.plan import Plan, Step
-from bridge.simd.formats import ROWS, Format, format_of
+from bridge.simd.formats import Format, format_of
 from bridge.simd.host import DOTS_SATURATE
 
 VECTOR_TYPES = ("F32", "F16", "BF16")

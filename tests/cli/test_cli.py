@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from bridge.cli import COMMANDS, main
+from bridge.cli import COMMANDS
 from bridge.gguf import open_gguf
 
 

@@ -1,7 +1,5 @@
 """The reference's recurrences against their definitions, written head by head with matrices and in float64."""
 
-import asyncio
-
 import numpy as np
 import pytest
 

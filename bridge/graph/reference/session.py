@@ -7,7 +7,6 @@ decoded to float32.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
