@@ -69,7 +69,9 @@ export class GpuDevice {
   #failure = null;
   #underWay = Promise.resolve();
   #upload = null;
-  #counters = { buffers: 0, buffer_bytes: 0, created: 0, submits: 0, maps: 0, peak_bytes_in_flight: 0 };
+  #counters = { // those of bridge/gpu/device.py
+    buffers: 0, buffer_bytes: 0, created: 0, submits: 0, dispatches: 0, maps: 0, bytes_read: 0, waits: 0, peak_bytes_in_flight: 0,
+  };
 
   constructor(device, info) {
     this.#device = device;
@@ -186,6 +188,7 @@ export class GpuDevice {
     if (nRows) copyRows(encoder, program.readback, nRows);
     this.#queue.submit([encoder.finish()]);
     this.#counters.submits += 1;
+    this.#counters.dispatches += program.dispatches.length;
     try {
       return nRows ? await this.#read(program.readback, nRows) : await this.#pace();
     } catch (error) {
@@ -203,7 +206,7 @@ export class GpuDevice {
       encoder.copyBufferToBuffer(this.#objects.get(handle), offset, copy, 0, size);
       this.#queue.submit([encoder.finish()]);
       this.#counters.submits += 1;
-      this.#counters.maps += 1;
+      this.#countRead(size);
       await copy.mapAsync(GPUMapMode.READ);
       const bytes = new Uint8Array(copy.getMappedRange()).slice();
       this.#throwIfFailed();
@@ -269,6 +272,7 @@ export class GpuDevice {
   async drain() {
     this.#throwIfLost();
     this.#queue.submit([]);
+    this.#counters.waits += 1;
     await this.#queue.onSubmittedWorkDone();
     this.#throwIfFailed();
   }
@@ -346,7 +350,7 @@ export class GpuDevice {
 
   async #read({ staging, result, rowBytes }, nRows) {
     const size = rowBytes * nRows;
-    this.#counters.maps += 1;
+    this.#countRead(size);
     await staging.mapAsync(GPUMapMode.READ, 0, size);
     result.set(new Uint8Array(staging.getMappedRange(0, size)));
     staging.unmap();
@@ -358,9 +362,16 @@ export class GpuDevice {
   async #pace() {
     const before = this.#underWay;
     this.#underWay = this.#queue.onSubmittedWorkDone();
+    this.#counters.waits += 1;
     await before;
     this.#throwIfFailed();
     return null;
+  }
+
+  #countRead(bytes) {
+    this.#counters.maps += 1;
+    this.#counters.bytes_read += bytes;
+    this.#counters.waits += 1;
   }
 
   #throwIfLost() {

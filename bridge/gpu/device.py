@@ -54,7 +54,12 @@ class Counters:
     created: int = 0
     """Buffers, pipelines, bind groups ever created."""
     submits: int = 0
+    dispatches: int = 0
     maps: int = 0
+    bytes_read: int = 0
+    """Bytes that came back from the device."""
+    waits: int = 0
+    """Times the host waited for the device: for bytes, for a batch under way, for an upload."""
     calls: int = 0
     """Calls that crossed from Python to JavaScript (0 under CPython)."""
     peak_bytes_in_flight: int = 0

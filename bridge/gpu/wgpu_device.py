@@ -82,6 +82,8 @@ class WgpuDevice:
 
     async def read_buffer(self, buffer: Any, offset: int, nbytes: int) -> bytes:
         self._require()
+        self.counters.submits += 1
+        self._count_read(nbytes)
         try:
             return bytes(self._device.queue.read_buffer(buffer, offset, nbytes))
         except (wgpu.GPUError, RuntimeError) as error:
@@ -135,6 +137,7 @@ class WgpuDevice:
                 compute.set_bind_group(0, dispatch.bind_group)
                 compute.dispatch_workgroups(*dispatch.workgroups)
             compute.end()
+            self.counters.dispatches += len(program.dispatches)
             for row in range(n_rows):
                 encoder.copy_buffer_to_buffer(readback.source, row * readback.row_stride,
                                               readback.staging, row * readback.row_nbytes, readback.row_nbytes)
@@ -183,6 +186,7 @@ class WgpuDevice:
         self._device.queue.write_buffer(self._fence, 0, b"\0\0\0\0")
         self._device.queue.submit(commands)
         self.counters.submits += 1
+        self.counters.waits += 1
         self._fence.map_sync("READ_NOSYNC")
         self._fence.unmap()
 
@@ -206,11 +210,16 @@ class WgpuDevice:
 
     def _read(self, readback: _Readback, nbytes: int) -> memoryview:
         readback.staging.map_sync("READ_NOSYNC", 0, nbytes)
-        self.counters.maps += 1
+        self._count_read(nbytes)
         result = memoryview(readback.result)[:nbytes]
         result[:] = readback.staging.read_mapped(0, nbytes, copy=False)
         readback.staging.unmap()
         return result.cast("f")
+
+    def _count_read(self, nbytes: int) -> None:
+        self.counters.maps += 1
+        self.counters.bytes_read += nbytes
+        self.counters.waits += 1
 
     def _require(self) -> None:
         if self._lost is not None:

@@ -91,10 +91,12 @@ def test_a_token_in_steady_state_costs_four_calls_one_submit_and_one_map(page_de
             await session.evaluate([position], position, [0])
         after = page_device.counters
         await session.close()
-        return before, after
+        return before, after, session.n_dispatches
 
-    before, after = asyncio.run(decode())
-    assert after == replace(before, calls=before.calls + 40, submits=before.submits + 10, maps=before.maps + 10)
+    before, after, n_dispatches = asyncio.run(decode())
+    assert after == replace(before, calls=before.calls + 40, submits=before.submits + 10, maps=before.maps + 10,
+                            waits=before.waits + 10, dispatches=before.dispatches + 10 * n_dispatches,
+                            bytes_read=before.bytes_read + 10 * 4 * N_VOCAB)
 
 
 @pytest.mark.parametrize("type_name, tuning", [

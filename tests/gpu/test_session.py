@@ -77,18 +77,20 @@ def test_batches_of_every_size_agree_with_the_reference(device, counters, model)
     asyncio.run(compare())
 
 
-def test_a_token_in_steady_state_costs_one_submit_and_one_map(device, counters, model):
+def test_a_token_in_steady_state_costs_one_submit_and_one_map_and_reads_its_logits(device, counters, model):
     graph, tensors = model
 
     async def decode():
         session = await open_session(device, graph, tensors)
         await session.evaluate([1, 2, 3], 0, [2])
         await session.evaluate([4], 3, [0])
-        before = (counters.created, counters.submits, counters.maps)
+        before = replace(counters)
         for position in range(4, 14):
             logits = await session.evaluate([position], position, [0])
             assert len(logits) == N_VOCAB and logits.format == "f"
-        assert (counters.created, counters.submits - 10, counters.maps - 10) == before
+        assert counters == replace(before, submits=before.submits + 10, maps=before.maps + 10, waits=before.waits + 10,
+                                   dispatches=before.dispatches + 10 * session.n_dispatches,
+                                   bytes_read=before.bytes_read + 10 * 4 * N_VOCAB)
         await session.close()
 
     asyncio.run(decode())
