@@ -56,16 +56,17 @@ class Operand(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A pipeline that takes ``tile`` rows of the grid at once, and its workgroups in x."""
+    """A pipeline that takes ``tile`` rows of the grid at once, its workgroups in x, and from how many rows it is worth it."""
 
     tile: int
     columns: int
     pipeline: Pipeline
+    from_rows: int = 1
 
 
 @dataclass(frozen=True)
 class Call:
-    """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; ``choices`` of which one has tile 1,
+    """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; one of ``choices`` is for single rows,
     ``repeat`` rows of the grid for each row of the batch, or ``once`` for all of them."""
 
     name: str
@@ -84,8 +85,7 @@ class Call:
     def choose(self, n_rows: int) -> tuple[Pipeline, int, int]:
         """The pipeline for a batch of that many rows, and its workgroups in x and y."""
         n_rows = 1 if self.once else n_rows * self.repeat
-        # A tile that is at least half full costs less than rows one by one (python -m tools.kernel_bench --tokens 2,4,8).
-        choice = max((c for c in self.choices if c.tile <= 2 * n_rows), key=lambda c: c.tile)
+        choice = max((c for c in self.choices if c.from_rows <= n_rows), key=lambda c: c.from_rows)
         return choice.pipeline, choice.columns, -(-n_rows // choice.tile)
 
 
@@ -153,9 +153,9 @@ class CallBuilder:
     def matmul_pipeline(self, matrix: Matrix, shape: MatmulShape, *, EXPERTS: bool = False, HEADS: bool = False,
                         NORM: bool = False, ACT: str | None = None, GATED: bool = False,
                         other: Matrix | None = None) -> Pipeline:
-        """The flags are those of kernels/wgsl/matmul.wgsl; ``other`` is a second matrix, in another format."""
+        """The flags are explained in kernels/wgsl/matmul.wgsl; ``other`` is a second matrix, in another format."""
         access = "rrrrw" + "r" * NORM + "r" * len(grid_of(matrix))
         others = {f"OTHER_{name}": value for name, value in other.format.values.items()} if other else {}
-        return self.pipeline("matmul.wgsl", access, **shape.values, **matrix.format.values, EXPERTS=EXPERTS,
+        return self.pipeline(shape.file, access, **shape.values, **matrix.format.values, EXPERTS=EXPERTS,
                              HEADS=HEADS, NORM=NORM, GATED=GATED, ACT=ACT or "", OUTS=shape.rows // (2 if GATED else 1),
                              GRID_BINDING=8 if NORM else 7, MIXED=other is not None, **others)

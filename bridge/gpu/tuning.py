@@ -8,6 +8,7 @@ invocations share a row of the weight so that their reads coalesce. Figures: doc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from bridge.gpu.device import AdapterInfo
 from bridge.plan.fusion import (
@@ -21,14 +22,43 @@ from bridge.plan.fusion import (
 )
 
 
-@dataclass(frozen=True)
-class MatmulShape:
-    """The tile of one invocation (see kernels/wgsl/matmul.wgsl) and the workgroup around it."""
+class MatmulShape(Protocol):
+    """A kernel for products and its tile; those of one tuning are alternatives with the same bindings.
 
+    ``rows`` are weight rows of one invocation (with GATED half of them are of the gate), ``tokens`` the rows of x that a
+    workgroup takes, ``from_rows`` those from which on it is worth it. ``values`` are what its file is templated with.
+    """
+
+    file: str
+    takes_norm: bool
+    rows: int
+    tokens: int
+
+    @property
+    def from_rows(self) -> int: ...
+
+    @property
+    def rows_per_workgroup(self) -> int: ...
+
+    @property
+    def values(self) -> dict[str, int | bool | str]: ...
+
+
+@dataclass(frozen=True)
+class LaneShape:
+    """kernels/wgsl/matmul.wgsl: the tile of one invocation, how many lanes share it, and the workgroup around it."""
+
+    file: ClassVar[str] = "matmul.wgsl"
+    takes_norm: ClassVar[bool] = True
     workgroup: int
     lanes: int
     rows: int
     tokens: int
+
+    @property
+    def from_rows(self) -> int:
+        """A tile that is at least half full costs less than rows one by one (python -m tools.kernel_bench --tokens 2,4,8)."""
+        return -(-self.tokens // 2)
 
     @property
     def rows_per_workgroup(self) -> int:
@@ -42,8 +72,9 @@ class MatmulShape:
 
 @dataclass(frozen=True)
 class Tuning:
-    """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens, then those with more
-    tokens per tile; ``norm_apart``: rows from which a norm that is part of its products has a dispatch of its own."""
+    """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens (and experts), then those for
+    more, of which a batch gets the last that is worth it; ``norm_apart``: rows from which a norm that is part of its
+    products has a dispatch of its own."""
 
     rules: tuple[Rule, ...]
     matmul: tuple[MatmulShape, ...]
@@ -58,12 +89,12 @@ RULES = (heads, gated_products, activated_products, add_residual, add_after_norm
 
 SOFTWARE = Tuning(
     rules=RULES,  # a norm inside its products costs a tenth of the time of a token, more than a dispatch
-    matmul=(MatmulShape(workgroup=32, lanes=1, rows=4, tokens=1), MatmulShape(workgroup=32, lanes=1, rows=4, tokens=8)),
+    matmul=(LaneShape(workgroup=32, lanes=1, rows=4, tokens=1), LaneShape(workgroup=32, lanes=1, rows=4, tokens=8)),
     elementwise_workgroup=32, norm_workgroup=16, attention_workgroup=32, attention_chunk=256,
 )
 HARDWARE = Tuning(
     rules=(*RULES, norm_into_products),
-    matmul=(MatmulShape(workgroup=64, lanes=16, rows=2, tokens=1), MatmulShape(workgroup=64, lanes=16, rows=4, tokens=4)),
+    matmul=(LaneShape(workgroup=64, lanes=16, rows=2, tokens=1), LaneShape(workgroup=64, lanes=16, rows=4, tokens=4)),
     elementwise_workgroup=64, norm_workgroup=64, attention_workgroup=64, attention_chunk=256,
 )
 

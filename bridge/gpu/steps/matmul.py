@@ -45,7 +45,8 @@ def may_be_mixed(matrices: Sequence[Matrix]) -> bool:
 
 
 def _call(b: CallBuilder, step: Step, product: Product, matrices: Sequence[Matrix], part: int) -> Call:
-    choices = tuple(_choice(b, product, matrices, part, shape) for shape in b.tuning.matmul)
+    shapes = (shape for shape in b.tuning.matmul if shape.takes_norm or product.norm is None)
+    choices = tuple(_choice(b, product, matrices, part, shape) for shape in shapes)
     return Call(step.name, choices, _dims(step, product, matrices, part), _operands(step, product, matrices, part),
                 step.rows)
 
@@ -55,7 +56,8 @@ def _choice(b: CallBuilder, product: Product, matrices: Sequence[Matrix], part: 
     rows_per_workgroup = shape.rows_per_workgroup // (2 if product.gated else 1)
     pipeline = b.matmul_pipeline(matrix, shape, NORM=product.norm is not None, ACT=product.act, GATED=product.gated,
                                  other=others[0] if others else None)
-    return Choice(shape.tokens, sum(-(-m.parts[part].n_rows // rows_per_workgroup) for m in matrices), pipeline)
+    columns = sum(-(-m.parts[part].n_rows // rows_per_workgroup) for m in matrices)
+    return Choice(shape.tokens, columns, pipeline, shape.from_rows)
 
 
 def _dims(step: Step, product: Product, matrices: Sequence[Matrix], part: int) -> bytes:
