@@ -75,9 +75,22 @@ def write_gguf(
         raise
 
 
-def _write(file: BinaryIO, metadata: Mapping[str, Any], tensors: Iterable[tuple]) -> None:
+def gguf_header(metadata: Mapping[str, Any], tensors: Iterable[tuple]) -> tuple[bytes, list[tuple[int, int]]]:
+    """All bytes of a file before its tensor data, and where in the file each tensor's data begins and how long it is.
+
+    Takes what ``write_gguf`` takes and never looks at the tensors' data. Raises InputError.
+    """
+    header, table = _laid_out(metadata, tensors)
+    return header, [(len(header) + tensor.offset, tensor.nbytes) for tensor in table]
+
+
+def _laid_out(metadata: Mapping[str, Any], tensors: Iterable[tuple]) -> tuple[bytes, list[_Tensor]]:
     alignment = _alignment(metadata)
-    table = [_Tensor.checked(*row) for row in tensors]
+    table: list[_Tensor] = []
+    offset = 0  # counted from the start of the data section
+    for row in tensors:
+        table.append(_Tensor.checked(*row, offset))
+        offset += table[-1].nbytes + _padding(table[-1].nbytes, alignment)
     names = [tensor.name for tensor in table]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -85,13 +98,17 @@ def _write(file: BinaryIO, metadata: Mapping[str, Any], tensors: Iterable[tuple]
     header = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(table), len(metadata)))
     for key, value in metadata.items():
         header += _string(key) + _typed_value(key, value)
-    offset = 0  # counted from the start of the data section
     for tensor in table:
         header += _string(tensor.name) + struct.pack("<I", len(tensor.shape))
         header += struct.pack(f"<{len(tensor.shape)}Q", *reversed(tensor.shape))
-        header += struct.pack("<IQ", tensor.type.id, offset)
-        offset += tensor.nbytes + _padding(tensor.nbytes, alignment)
-    file.write(header + bytes(_padding(len(header), alignment)))
+        header += struct.pack("<IQ", tensor.type.id, tensor.offset)
+    return bytes(header) + bytes(_padding(len(header), alignment)), table
+
+
+def _write(file: BinaryIO, metadata: Mapping[str, Any], tensors: Iterable[tuple]) -> None:
+    alignment = _alignment(metadata)
+    header, table = _laid_out(metadata, tensors)
+    file.write(header)
     for tensor in table:
         written = 0
         for piece in _pieces(tensor.data):
@@ -111,9 +128,10 @@ class _Tensor(NamedTuple):
     shape: tuple[int, ...]
     data: Any
     nbytes: int
+    offset: int
 
     @classmethod
-    def checked(cls, name: str, type_: str | int | QuantType, shape: Iterable[int], data: Any) -> _Tensor:
+    def checked(cls, name: str, type_: str | int | QuantType, shape: Iterable[int], data: Any, offset: int) -> _Tensor:
         type_ = quant_type(type_)
         shape = tuple(int(n) for n in shape)
         if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 1:
@@ -127,7 +145,7 @@ class _Tensor(NamedTuple):
         n_values = 1
         for n in shape:
             n_values *= n
-        return cls(name, type_, shape, data, n_values // type_.block_size * type_.type_size)
+        return cls(name, type_, shape, data, n_values // type_.block_size * type_.type_size, offset)
 
 
 def _pieces(data: Any) -> Iterator[memoryview]:

@@ -43,8 +43,11 @@ async def open_model(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
     from bridge.runtime import LoadOptions, load_model
     from bridge.runtime.sources import AsyncSource
 
+    from bridge.synth import PREFIX, open_synth
+
     started = time.perf_counter()
-    with open_gguf(arguments.model) as file:
+    is_synthetic = arguments.model.startswith(PREFIX)
+    with open_gguf(open_synth(arguments.model) if is_synthetic else arguments.model) as file:
         async with open_machine(arguments.backend, arguments.threads) as (backend, device, cpu):
 
             async def devices() -> Any:

@@ -2,6 +2,7 @@
 
 The same arguments give the same file. Sizes: llama tiny 135m 360m 1.7b 1b 3b 8b, qwen2 tiny 0.5b 1.5b 3b 7b,
 qwen3 tiny 0.6b 1.7b 4b 8b, gemma2 tiny 2b 9b, gemma3 tiny 270m 1b 4b. The options after --seed change a size.
+Commands that run a model take synth:SIZE-QUANT or synth:ARCH-SIZE-QUANT for one, and then nothing is written.
 """
 
 from __future__ import annotations

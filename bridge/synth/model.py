@@ -1,31 +1,76 @@
-"""Write one synthetic model: metadata, a vocabulary, and random blocks for every tensor the architecture needs."""
+"""One synthetic model: metadata, a vocabulary, and random blocks for every tensor the architecture needs.
+
+It can be written to a file, or read as if it had been (``SynthSource``), which takes neither disk nor memory.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
-from bridge.gguf_writer import Typed, write_gguf
-from bridge.quants.types import QuantType
+from bridge.errors import InputError
+from bridge.gguf.sources import ByteSource
+from bridge.gguf_writer import Typed, gguf_header, write_gguf
 from bridge.synth.quant_mix import QuantMix, quant_mix
-from bridge.synth.shapes import Shape
+from bridge.synth.shapes import Shape, shape
+from bridge.synth.tensor_bytes import BIAS, EMBEDDING, MATRIX, NORM, Pools, TensorBytes
 from bridge.synth.vocabulary import vocabulary
 
-CHUNK = 4 << 20  # bytes made and written at once
-MATRIX, NORM, BIAS, EMBEDDING = "matrix", "norm", "bias", "embedding"
+PREFIX = "synth:"
 
 
 def write_model(path: str | os.PathLike, shape: Shape, quant: str | QuantMix = "Q4_K_M", seed: int = 0) -> None:
     """Write a GGUF file with random weights, in constant memory; the same arguments give the same bytes."""
     mix = quant if isinstance(quant, QuantMix) else quant_mix(quant)
-    tensors = []
+    write_gguf(path, metadata(shape, mix), tensors(shape, mix, seed))
+
+
+class SynthSource(ByteSource):
+    """The bytes that ``write_model`` would write, each made when it is read."""
+
+    def __init__(self, shape: Shape, quant: str | QuantMix = "Q4_K_M", seed: int = 0) -> None:
+        mix = quant if isinstance(quant, QuantMix) else quant_mix(quant)
+        table = tensors(shape, mix, seed)
+        self._header, places = gguf_header(metadata(shape, mix), table)
+        self._parts: list[tuple[int, int, Any]] = [(0, len(self._header), self._header)]  # begin, end, what is there
+        for (begin, nbytes), (*_, data) in zip(places, table, strict=True):
+            self._parts.append((begin, begin + nbytes, data))
+        self._begins = [begin for begin, _, _ in self._parts]
+        super().__init__(self._parts[-1][1])
+
+    def _read(self, offset: int, length: int) -> bytes:
+        result, wanted_end = bytearray(length), offset + length
+        for begin, end, data in self._parts[bisect_right(self._begins, offset) - 1:]:
+            if begin >= wanted_end:
+                break
+            first, last = max(offset, begin), min(wanted_end, end)
+            if first < last:  # what lies between the parts is zeros
+                is_header = begin == 0
+                found = data[first:last] if is_header else data.read(first - begin, last - first)
+                result[first - offset:last - offset] = found
+        return bytes(result)
+
+
+def open_synth(name: str) -> SynthSource:
+    """The model that a name such as "synth:1b-Q4_K_M" or "synth:qwen3-0.6b-Q8_0" stands for; raises InputError."""
+    arch_and_size, _, quant = name.removeprefix(PREFIX).rpartition("-")
+    arch, _, size = arch_and_size.rpartition("-")
+    if not size:
+        raise InputError(f"{name!r} names no synthetic model; such a name is {PREFIX}SIZE-QUANT or "
+                         f"{PREFIX}ARCH-SIZE-QUANT, as {PREFIX}1b-Q4_K_M")
+    return SynthSource(shape(arch or "llama", size), quant)
+
+
+def tensors(shape: Shape, mix: QuantMix, seed: int) -> list[tuple]:
+    """Rows for ``write_gguf``."""
+    pools, table = Pools(seed), []
     for index, (name, dimensions, role) in enumerate(tensor_list(shape)):
         type_ = mix.type_of(name, dimensions, shape.n_layer)
-        data = random_data(type_, dimensions, role, seed=(seed, index))
-        tensors.append((name, type_, dimensions, data))
-    write_gguf(path, metadata(shape, mix), tensors)
+        table.append((name, type_, dimensions, TensorBytes(type_, dimensions, role, index, pools)))
+    return table
 
 
 def metadata(shape: Shape, mix: QuantMix) -> dict[str, Any]:
@@ -89,21 +134,3 @@ def tensor_list(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], str]]:
     yield "output_norm.weight", (s.n_embd,), NORM
     if not s.tied:
         yield "output.weight", (s.n_vocab, s.n_embd), MATRIX
-
-
-def random_data(type_: QuantType, dimensions: tuple[int, ...], role: str, seed: tuple[int, int]) -> Iterator[Any]:
-    """The tensor's bytes in pieces. Matrices keep the size of what they multiply: standard deviation 1 / sqrt(n_in)."""
-    import numpy as np
-
-    from bridge.quants.random import random_blocks
-
-    rng = np.random.default_rng(seed)
-    n_values = math.prod(dimensions)
-    if role == NORM:
-        yield (1 + 0.1 * rng.standard_normal(n_values)).astype("<f4")
-        return
-    scale = {MATRIX: 1 / math.sqrt(dimensions[-1]), EMBEDDING: 1 / math.sqrt(dimensions[-1]), BIAS: 0.02}[role]
-    n_blocks = n_values // type_.block_size
-    step = CHUNK // type_.type_size
-    for start in range(0, n_blocks, step):
-        yield random_blocks(type_, min(step, n_blocks - start), rng, scale)

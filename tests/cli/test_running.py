@@ -132,6 +132,14 @@ def test_bench_prints_figures(bridge, model):
     assert found["prompt_tokens_per_second"] > 0 and found["model_bytes"] == os.path.getsize(model)
 
 
+def test_a_synthetic_model_needs_no_file(bridge):
+    options = ("--tokens", "5", "-n", 3, "--ctx", 16, "--backend", "reference", "--json")
+    found = json.loads(output(bridge("generate", "synth:tiny-Q8_0", *options)))
+    assert len(found["tokens"]) == 3
+    status, _, err = bridge("generate", "synth:tiny", "--tokens", "5")
+    assert status == 1 and "'synth:tiny' names no synthetic model" in err
+
+
 def test_synth_writes_a_model_of_the_asked_shape(bridge, tmp_path):
     out = tmp_path / "m.gguf"
     argv = (

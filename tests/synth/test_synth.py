@@ -12,7 +12,7 @@ from bridge.models import build_graph
 from bridge.quants.types import row_nbytes
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
-from bridge.synth import quant_mix, shape, write_model
+from bridge.synth import SynthSource, open_synth, quant_mix, shape, write_model
 from bridge.synth.model import tensor_list
 from bridge.synth.quant_mix import NAMES
 from bridge.synth.shapes import ARCHITECTURES, SHAPES
@@ -112,6 +112,31 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path):
     assert digest(1) != digest(1, n_layer=3)
 
 
+def test_a_source_has_the_bytes_of_the_file_without_writing_one(tmp_path):
+    path = written(tmp_path, "gemma3", "Q4_K_M", n_layer=3)
+    data, source = path.read_bytes(), SynthSource(shape("gemma3", "tiny", n_layer=3), "Q4_K_M")
+    assert source.size == len(data)
+    assert b"".join(source.stream(0, source.size, 10_007)) == data
+    for offset, length in ((0, 1), (5, 100_000), (len(data) // 2 + 1, 7), (len(data) - 3, 3), (9, 0)):
+        assert source.read(offset, length) == data[offset : offset + length]
+    with pytest.raises(InputError, match="past the end"):
+        source.read(source.size - 1, 2)
+
+
+def test_rows_differ_also_where_a_tensor_is_longer_than_what_it_is_made_of():
+    with open_gguf(open_synth("synth:135m-Q8_0")) as file:
+        rows = file.array("token_embd.weight")  # 28 MiB
+        assert len(np.unique(rows[:, :4], axis=0)) == len(rows) == 49152
+        assert len(np.unique(np.stack([file.array(f"blk.{i}.attn_k.weight")[0, :4] for i in range(30)]), axis=0)) == 30
+
+
+def test_names_of_synthetic_models():
+    with open_gguf(open_synth("synth:tiny-q4_0")) as file:
+        assert file.architecture == "llama" and file.tensors["blk.0.attn_q.weight"].type.name == "Q4_0"
+    with open_gguf(open_synth("synth:qwen3-tiny-Q4_K_M")) as file:
+        assert file.architecture == "qwen3"
+
+
 @pytest.mark.parametrize("n_vocab", [259, 300, 512, 2000, 49152])
 def test_any_text_goes_through_the_vocabulary_and_back(tmp_path, n_vocab):
     from bridge.tokenizer import Tokenizer
@@ -140,6 +165,9 @@ def test_the_largest_vocabulary_of_the_table_can_be_made():
         (lambda: shape("llama", n_head_kv=3), "4 heads cannot share 3"),
         (lambda: shape("qwen3", head_dim=5), "even to be rotated; got 5"),
         (lambda: quant_mix("Q4_K_XL"), "no quantisation mix 'Q4_K_XL'; known are Q4_0"),
+        (lambda: open_synth("synth:"), "'synth:' names no synthetic model; such a name is synth:SIZE-QUANT"),
+        (lambda: open_synth("synth:Q4_0"), "names no synthetic model"),
+        (lambda: open_synth("synth:1t-Q4_0"), "llama has no size '1t'"),
         (lambda: vocabulary(258, "smollm"), "at least 259 tokens"),
         (lambda: vocabulary(10**6, "smollm"), "at most .* tokens; got 1000000"),
     ],
