@@ -5,6 +5,7 @@
  * Knows nothing about models or kernels. Errors are GpuDeviceError; those of a byte source pass through unchanged.
  */
 
+import { Completion } from './gpu_device/completion.js';
 import { ProgressMeter } from './gpu_device/progress_meter.js';
 import { SegmentWriter } from './gpu_device/segment_writer.js';
 
@@ -46,7 +47,9 @@ export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPref
     throw new GpuDeviceError(`the WebGPU adapter gave no device: ${error.message}`);
   }
   const info = adapter.info ?? (await adapter.requestAdapterInfo?.()) ?? {}; // a method in browsers of 2023
-  return new GpuDevice(device, {
+  const completion = new Completion(device.queue);
+  await completion.measure();
+  return new GpuDevice(device, completion, {
     vendor: info.vendor ?? '',
     architecture: info.architecture ?? '',
     device: info.device ?? '',
@@ -58,6 +61,7 @@ export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPref
 export class GpuDevice {
   #device;
   #queue;
+  #completion;
   #info;
   #objects = new Map(); // handle -> buffer, bind group, readback or program
   #pipelines = []; // kept as long as the device; handles are indices
@@ -73,22 +77,24 @@ export class GpuDevice {
     buffers: 0, buffer_bytes: 0, created: 0, submits: 0, dispatches: 0, maps: 0, bytes_read: 0, waits: 0, peak_bytes_in_flight: 0,
   };
 
-  constructor(device, info) {
+  constructor(device, completion, info) {
     this.#device = device;
     this.#queue = device.queue;
+    this.#completion = completion;
     this.#info = info;
     device.lost.then(({ message, reason }) => {
       this.#lost ??= message || reason || 'no reason was given';
+      this.#completion.fail(this.#lossError());
     });
     device.addEventListener('uncapturederror', ({ error }) => {
       this.#failure ??= error.message;
     });
   }
 
-  /** What the adapter says of itself and the device's limits, as JSON. */
+  /** What the adapter says of itself, the device's limits and how long it takes to say that it is idle, as JSON. */
   describe() {
     const limits = Object.fromEntries(LIMITS.map((name) => [name, this.#device.limits[name]]));
-    return JSON.stringify({ info: this.#info, limits });
+    return JSON.stringify({ info: this.#info, limits, latencyMs: this.#completion.latencyMs });
   }
 
   counters() {
@@ -173,24 +179,26 @@ export class GpuDevice {
   }
 
   /**
-   * One batch: write the parameters, replay the dispatches, submit once; with rows, map once and return their bytes, which
-   * are valid until the next run.
+   * One batch: write the parameters, replay the dispatches; with rows, map once and return their bytes, which are valid
+   * until the next run. All is one pass and one submit, or several where `cuts` says before which dispatches.
    *
    * @param {Uint8Array} params
+   * @param {string} [cuts]  JSON
    * @returns {Promise<Uint8Array | null>}
    */
-  async run(programHandle, params, nRows) {
+  async run(programHandle, params, nRows, cuts) {
     this.#throwIfLost();
-    const program = this.#objects.get(programHandle);
-    this.#queue.writeBuffer(program.params, 0, params);
-    const encoder = this.#device.createCommandEncoder();
-    replay(encoder, program.dispatches);
-    if (nRows) copyRows(encoder, program.readback, nRows);
-    this.#queue.submit([encoder.finish()]);
-    this.#counters.submits += 1;
-    this.#counters.dispatches += program.dispatches.length;
+    const { dispatches, params: buffer, readback } = this.#objects.get(programHandle);
+    this.#queue.writeBuffer(buffer, 0, params);
     try {
-      return nRows ? await this.#read(program.readback, nRows) : await this.#pace();
+      let first = 0;
+      for (const end of cuts ? JSON.parse(cuts) : []) {
+        this.#submit(dispatches.slice(first, end));
+        await this.#pace();
+        first = end;
+      }
+      this.#submit(first ? dispatches.slice(first) : dispatches, readback, nRows);
+      return nRows ? await this.#read(readback, nRows) : await this.#pace();
     } catch (error) {
       throw await this.#explained(error);
     }
@@ -207,7 +215,7 @@ export class GpuDevice {
       this.#queue.submit([encoder.finish()]);
       this.#counters.submits += 1;
       this.#countRead(size);
-      await copy.mapAsync(GPUMapMode.READ);
+      await this.#completion.of(copy.mapAsync(GPUMapMode.READ));
       const bytes = new Uint8Array(copy.getMappedRange()).slice();
       this.#throwIfFailed();
       return bytes;
@@ -273,7 +281,7 @@ export class GpuDevice {
     this.#throwIfLost();
     this.#queue.submit([]);
     this.#counters.waits += 1;
-    await this.#queue.onSubmittedWorkDone();
+    await this.#completion.of(this.#queue.onSubmittedWorkDone());
     this.#throwIfFailed();
   }
 
@@ -284,6 +292,7 @@ export class GpuDevice {
   /** Frees every buffer and the device. */
   destroy() {
     this.#lost ??= 'it was destroyed';
+    this.#completion.fail(this.#lossError());
     this.#upload?.abort();
     for (const handle of [...this.#objects.keys()]) this.#free(handle);
     this.#pipelines.length = 0;
@@ -348,22 +357,32 @@ export class GpuDevice {
     return layout;
   }
 
+  #submit(dispatches, readback, nRows = 0) {
+    const encoder = this.#device.createCommandEncoder();
+    replay(encoder, dispatches);
+    if (nRows) copyRows(encoder, readback, nRows);
+    this.#queue.submit([encoder.finish()]);
+    this.#counters.submits += 1;
+    this.#counters.dispatches += dispatches.length;
+  }
+
   async #read({ staging, result, rowBytes }, nRows) {
     const size = rowBytes * nRows;
     this.#countRead(size);
-    await staging.mapAsync(GPUMapMode.READ, 0, size);
+    await this.#completion.of(staging.mapAsync(GPUMapMode.READ, 0, size));
+    this.#underWay = Promise.resolve();
     result.set(new Uint8Array(staging.getMappedRange(0, size)));
     staging.unmap();
     this.#throwIfFailed();
     return result.subarray(0, size);
   }
 
-  /** Waits for the batch before this one: two under way keep the device busy, more would only delay a cancellation. */
+  /** Waits for the submit before the last: two under way keep the device busy, more would only delay a cancellation. */
   async #pace() {
     const before = this.#underWay;
-    this.#underWay = this.#queue.onSubmittedWorkDone();
+    this.#underWay = this.#queue.onSubmittedWorkDone().catch(() => {}); // a loss is told otherwise
     this.#counters.waits += 1;
-    await before;
+    await this.#completion.of(before);
     this.#throwIfFailed();
     return null;
   }
@@ -375,7 +394,11 @@ export class GpuDevice {
   }
 
   #throwIfLost() {
-    if (this.#lost) throw new GpuDeviceError(`the device was lost: ${this.#lost}`);
+    if (this.#lost) throw this.#lossError();
+  }
+
+  #lossError() {
+    return new GpuDeviceError(`the device was lost: ${this.#lost}`);
   }
 
   #throwIfFailed() {
@@ -389,7 +412,7 @@ export class GpuDevice {
   async #explained(error) {
     if (error instanceof GpuDeviceError) return error;
     await Promise.race([this.#device.lost, new Promise((resolve) => setTimeout(resolve, 200))]);
-    if (this.#lost) return new GpuDeviceError(`the device was lost: ${this.#lost}`);
+    if (this.#lost) return this.#lossError();
     return new GpuDeviceError(`the device failed: ${this.#failure ?? error.message}`);
   }
 }

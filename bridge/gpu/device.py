@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bridge.gpu.pacing import Pacer
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -68,11 +70,12 @@ class Counters:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One prepared kernel call; ``workgroups`` is (x, y, z)."""
+    """One prepared kernel call; ``workgroups`` is (x, y, z), ``cost`` what bridge.gpu.work says of it."""
 
     pipeline: Any
     bind_group: Any
     workgroups: tuple[int, int, int]
+    cost: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class Device(Protocol):
     limits: Limits
     info: AdapterInfo
     counters: Counters
+    pacer: Pacer
 
     def create_buffer(self, size: int, *, uniform: bool = False, label: str = "") -> Any:
         """A zeroed storage (or uniform) buffer that can be written and copied; size is rounded up to 4 bytes."""
@@ -120,16 +124,17 @@ class Device(Protocol):
         """Staging memory through which ``run`` returns rows of ``buffer``, where they begin ``row_stride`` bytes apart."""
 
     def create_program(self, dispatches: Sequence[Dispatch], params: Any, readback: Any = None) -> Any:
-        """Dispatches in one compute pass, ready to be replayed; ``params`` is the buffer that ``run`` fills first."""
+        """Dispatches in order, ready to be replayed; ``params`` is the buffer that ``run`` fills first."""
 
     def free(self, handles: Sequence[Any]) -> None:
         """Destroy buffers and readbacks, forget bind groups and programs."""
 
-    async def run(self, program: Any, params: bytes, n_rows: int = 0) -> memoryview | None:
-        """Write ``params``, replay, submit once and, for ``n_rows`` of the program's readback, map once.
+    async def run(self, program: Any, params: bytes, n_rows: int = 0, n_keys: int = 0) -> memoryview | None:
+        """Write ``params``, replay and, for ``n_rows`` of the program's readback, map once.
 
-        The rows come back to back as float32; the view is valid until the next run. Without rows it returns when the
-        run before this one is done, so that at most two are under way.
+        All is submitted at once, in one pass, unless ``pacer`` finds that this would keep the device too long, for a context
+        of ``n_keys`` positions; then in pieces, of which two at most are under way. The rows come back to back as float32;
+        the view is valid until the next run. Without rows it returns when all but the last piece is done.
         Raises DeviceError when the device was lost or found an error in what was submitted.
         """
 

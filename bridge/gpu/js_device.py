@@ -15,6 +15,7 @@ from pyodide.ffi import JsException, create_proxy, to_js
 
 from bridge.errors import DeviceError, SourceError
 from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, is_software_adapter
+from bridge.gpu.pacing import Pacer, Work
 from bridge.gpu.upload import Pump, ranges_of
 
 # WebGPU's names for the limits that Limits names.
@@ -41,8 +42,10 @@ class JsDevice:
         self._peak_bytes = 0  # of files that Python read, see Pump
         self._results: dict[int, tuple[bytearray, int]] = {}  # by readback: memory for its rows, bytes of one row
         self._readback_of: dict[int, int] = {}  # by program
+        self._work: dict[int, Work] = {}
         described = json.loads(js.describe())
         self.limits = Limits(**{_LIMIT_NAMES[name]: value for name, value in described["limits"].items()})
+        self.pacer = Pacer(latency_s=described["latencyMs"] / 1000)
         fallback = described["info"].pop("isFallback")
         self.info = AdapterInfo(**described["info"])
         self.info = replace(self.info, is_software=fallback or is_software_adapter(self.info))
@@ -77,6 +80,7 @@ class JsDevice:
     def create_program(self, dispatches: Sequence[Dispatch], params: int, readback: int | None = None) -> int:
         flat = json.dumps([(d.pipeline, d.bind_group, *d.workgroups) for d in dispatches])
         program = self._call("createProgram", flat, params, readback or 0)
+        self._work[program] = Work([d.cost for d in dispatches])
         if readback:
             self._readback_of[program] = readback
         return program
@@ -86,9 +90,13 @@ class JsDevice:
         for handle in handles:
             self._results.pop(handle, None)
             self._readback_of.pop(handle, None)
+            self._work.pop(handle, None)
 
-    async def run(self, program: int, params: bytes, n_rows: int = 0) -> memoryview | None:
-        found = await self._wait(self._call("run", program, self._bytes(params), n_rows))
+    async def run(self, program: int, params: bytes, n_rows: int = 0, n_keys: int = 0) -> memoryview | None:
+        *ends, _ = self.pacer.begin(self._work[program], n_keys)
+        cuts = [json.dumps(ends)] if ends else []
+        found = await self._wait(self._call("run", program, self._bytes(params), n_rows, *cuts))
+        self.pacer.end(all_done=n_rows > 0)
         if not n_rows:
             return None
         memory, row_nbytes = self._results[self._readback_of[program]]

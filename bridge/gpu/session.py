@@ -16,20 +16,24 @@ from bridge.errors import DeviceError, InputError, UnsupportedError
 from bridge.gpu.calls import Call, CallBuilder, Operand, Pipeline, quads
 from bridge.gpu.device import Device, Dispatch
 from bridge.gpu.formats import grid_bytes
+from bridge.gpu.pacing import Work
 from bridge.gpu.selftest import self_test
 from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
 from bridge.gpu.wgsl import kernel_source
+from bridge.gpu.work import work_of
 from bridge.graph.cache import CacheLayout, CacheReach, cache_types
 from bridge.graph.graph import EMBEDDINGS, LOGITS, OUTPUTS, TOKENS
 from bridge.graph.states import COPIES, StateCopies
 from bridge.plan.batch import BatchLayout
-from bridge.plan.plan import Plan, constant
+from bridge.plan.plan import Plan, Step, constant
 
 FLOAT_BYTES = 4
 ROW_MULTIPLE = 8
 """Slots have a whole number of tiles of rows, so that a tile at the end of a batch reads memory of its own slot."""
+LONGEST_DISPATCH_S = 0.5
+"""A dispatch cannot be cut; of longer ones the batch is taken in parts."""
 
 
 class GpuSession:
@@ -55,7 +59,8 @@ class GpuSession:
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
         self._pipelines: dict[Pipeline, Any] = {}
-        self._programs: dict[tuple[str, int, int], Any] = {}
+        self._programs: dict[tuple[str, int, int], tuple[Any, Work]] = {}
+        self._reads_whole_texts = any(step.kernel in ("text_attention", "text_mean") for step in plan.steps)
         self._bind_groups: list[Any] = []
         self._params: Any = None
         self._readbacks: dict[str, Any] = {}
@@ -129,13 +134,39 @@ class GpuSession:
             raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._plan.n_token_ids - 1}")
         if start < 0 or start + n > self.n_ctx:
             raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
-        program = self._program(result, _bucket(n, self.n_ubatch), _bucket(m, self.max_outputs))
+        size, rows = self._part_size(result, n, outputs, start + n), None
+        for begin in range(0, n, size):
+            part = tokens[begin:begin + size]
+            wanted = [i - begin for i in outputs if begin <= i < begin + size]
+            rows = await self._run_part(result, part, start + begin, wanted, texts)
+        return rows
+
+    async def _run_part(self, result: str, tokens: Sequence[int], start: int, outputs: Sequence[int],
+                        texts: Sequence[int]) -> memoryview | None:
+        end, m = start + len(tokens), len(outputs)
+        program, _ = self._program(result, len(tokens), m)
         self.reach.begin(start)
         copies = self.states.begin(start)
-        rows = await self._device.run(program, self._layout.pack(tokens, start, outputs, texts, copies), m)
-        self.states.end(copies[1], start + n)
-        self.reach.end(start + n)
+        rows = await self._device.run(program, self._layout.pack(tokens, start, outputs, texts, copies), m, end)
+        self.states.end(copies[1], end)
+        self.reach.end(end)
         return rows
+
+    def _part_size(self, result: str, n: int, outputs: Sequence[int], n_keys: int) -> int:
+        """How many of a batch's tokens to run at once: all, unless a single dispatch would then keep the device too long.
+
+        Where tokens see later ones they cannot be parted, nor where more than the last part has outputs.
+        """
+        size = n
+        while size > ROW_MULTIPLE and not self._reads_whole_texts:
+            half = -(-size // 2)
+            if outputs and outputs[0] < (n - 1) // half * half:
+                break
+            _, work = self._program(result, size, len(outputs))
+            if self._device.pacer.seconds(max(work.units(n_keys))) <= LONGEST_DISPATCH_S:
+                break
+            size = half
+        return size
 
     @property
     def state_nbytes(self) -> int:
@@ -164,7 +195,7 @@ class GpuSession:
         self._closed = True
         if self._preparation is not None:
             await _settled(self._preparation)
-        self._device.free([*self._programs.values(), *self._bind_groups, *self._handles, *self._buffers.values()])
+        self._device.free([*(program for program, _ in self._programs.values()), *self._bind_groups, *self._handles, *self._buffers.values()])
         for held in (self._programs, self._bind_groups, self._handles, self._buffers, self._pipelines):
             held.clear()
 
@@ -258,24 +289,27 @@ class GpuSession:
         unused = self._plan.results[LOGITS].unused
         return sum(i not in unused and call.takes(1) for i, call in zip(self._step_of_call, self._calls))
 
-    def _program(self, result: str, n_tokens: int, n_outputs: int) -> Any:
-        program = self._programs.get((result, n_tokens, n_outputs))
-        if program is None:
+    def _program(self, result: str, n_tokens: int, n_outputs: int) -> tuple[Any, Work]:
+        """The program for a batch of that size, and what its dispatches cost."""
+        n_tokens, n_outputs = _bucket(n_tokens, self.n_ubatch), _bucket(n_outputs, self.max_outputs)
+        found = self._programs.get((result, n_tokens, n_outputs))
+        if found is None:
             unused = self._plan.results[result].unused
             rows = {TOKENS: n_tokens, OUTPUTS: n_outputs}
             dispatches = [
-                self._dispatch(call, bind_group, rows[call.rows])
+                self._dispatch(self._plan.steps[i], call, bind_group, rows[call.rows])
                 for i, call, bind_group in zip(self._step_of_call, self._calls, self._bind_groups)
                 if i not in unused and call.takes(rows[call.rows])
             ]
             program = self._device.create_program(dispatches, self._params, self._readbacks[result])
-            self._programs[result, n_tokens, n_outputs] = program
-        return program
+            found = self._programs[result, n_tokens, n_outputs] = program, Work([d.cost for d in dispatches])
+        return found
 
-    def _dispatch(self, call: Call, bind_group: Any, n_rows: int) -> Dispatch:
+    def _dispatch(self, step: Step, call: Call, bind_group: Any, n_rows: int) -> Dispatch:
         pipeline, x, y = call.choose(n_rows)
         most = self._device.limits.max_compute_workgroups_per_dimension
-        return Dispatch(self._pipelines[pipeline], bind_group, (min(x, most), y, -(-x // most)))
+        cost = work_of(self._plan, self._placement, step, call, n_rows)
+        return Dispatch(self._pipelines[pipeline], bind_group, (min(x, most), y, -(-x // most)), cost)
 
 
 def _bucket(n: int, most: int) -> int:

@@ -19,6 +19,7 @@ import wgpu  # noqa: E402
 
 from bridge.errors import DeviceError  # noqa: E402
 from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, is_software_adapter  # noqa: E402
+from bridge.gpu.pacing import Pacer, Work  # noqa: E402
 from bridge.gpu.upload import Pump  # noqa: E402
 
 _BINDING_TYPES = {"uniform": "uniform", "read": "read-only-storage", "write": "storage"}
@@ -52,6 +53,7 @@ class _Program:
     dispatches: tuple[Dispatch, ...]
     params: Any
     readback: _Readback | None
+    work: Work
 
 
 class WgpuDevice:
@@ -63,7 +65,10 @@ class WgpuDevice:
         self._layouts: dict[tuple[str, ...], Any] = {}
         self._pipelines: dict[str, Any] = {}
         self._lost: str | None = None
-        self._fence = device.create_buffer(size=4, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
+        self._fence, self._next_fence = (
+            device.create_buffer(size=4, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST) for _ in range(2))
+        self._fence_is_set = False
+        self.pacer = Pacer()
         self.counters = Counters()
         self.limits = Limits(**{name: device.limits[name.replace("_", "-")] for name in Limits.__dataclass_fields__})
         info = adapter.info
@@ -114,7 +119,7 @@ class WgpuDevice:
         return _Readback(buffer, staging, row_nbytes, row_stride, bytearray(size))
 
     def create_program(self, dispatches: Sequence[Dispatch], params: Any, readback: Any = None) -> Any:
-        return _Program(tuple(dispatches), params, readback)
+        return _Program(tuple(dispatches), params, readback, Work([d.cost for d in dispatches]))
 
     def free(self, handles: Sequence[Any]) -> None:
         for handle in handles:
@@ -125,27 +130,24 @@ class WgpuDevice:
                 self.counters.buffer_bytes -= buffer.size
                 buffer.destroy()
 
-    async def run(self, program: Any, params: bytes, n_rows: int = 0) -> memoryview | None:
+    async def run(self, program: Any, params: bytes, n_rows: int = 0, n_keys: int = 0) -> memoryview | None:
         self._require()
-        readback, queue = program.readback, self._device.queue
         try:
-            queue.write_buffer(program.params, 0, params)
-            encoder = self._device.create_command_encoder()
-            compute = encoder.begin_compute_pass()
-            for dispatch in program.dispatches:
-                compute.set_pipeline(dispatch.pipeline)
-                compute.set_bind_group(0, dispatch.bind_group)
-                compute.dispatch_workgroups(*dispatch.workgroups)
-            compute.end()
-            self.counters.dispatches += len(program.dispatches)
-            for row in range(n_rows):
-                encoder.copy_buffer_to_buffer(readback.source, row * readback.row_stride,
-                                              readback.staging, row * readback.row_nbytes, readback.row_nbytes)
-            if n_rows == 0:
-                return self._submit_and_wait([encoder.finish()])
-            queue.submit([encoder.finish()])
-            self.counters.submits += 1
-            return self._read(readback, n_rows * readback.row_nbytes)
+            *ends, last = self.pacer.begin(program.work, n_keys)
+            self._device.queue.write_buffer(program.params, 0, params)
+            first = 0
+            for end in ends:
+                self._submit_and_pace(self._encoded(program, first, end))
+                first = end
+            rest = self._encoded(program, first, last, n_rows)
+            if n_rows:
+                self._submit(rest)
+                rows = self._read(program.readback, n_rows * program.readback.row_nbytes)
+            else:
+                self._submit_and_pace(rest)
+                rows = None
+            self.pacer.end(all_done=n_rows > 0)
+            return rows
         except (wgpu.GPUError, RuntimeError) as error:
             raise DeviceError(f"the device failed: {_first_line(error)}") from error
 
@@ -176,19 +178,46 @@ class WgpuDevice:
         self.counters.buffer_bytes += size
         return buffer
 
-    async def _wait(self) -> None:
-        self._require()
-        self._submit_and_wait([])
+    def _encoded(self, program: _Program, first: int, end: int, n_rows: int = 0) -> Any:
+        """Dispatches ``first`` … ``end`` - 1 in one pass, and the rows of the readback behind them."""
+        encoder = self._device.create_command_encoder()
+        compute = encoder.begin_compute_pass()
+        for dispatch in program.dispatches[first:end]:
+            compute.set_pipeline(dispatch.pipeline)
+            compute.set_bind_group(0, dispatch.bind_group)
+            compute.dispatch_workgroups(*dispatch.workgroups)
+        compute.end()
+        self.counters.dispatches += end - first
+        readback = program.readback
+        for row in range(n_rows):
+            encoder.copy_buffer_to_buffer(readback.source, row * readback.row_stride,
+                                          readback.staging, row * readback.row_nbytes, readback.row_nbytes)
+        return encoder.finish()
 
-    def _submit_and_wait(self, commands: list[Any]) -> None:
-        # on_submitted_work_done of wgpu 0.32 fails with a TypeError; a buffer written in the submission can be mapped
-        # when the submission is done.
-        self._device.queue.write_buffer(self._fence, 0, b"\0\0\0\0")
+    def _submit(self, *commands: Any) -> None:
         self._device.queue.submit(commands)
         self.counters.submits += 1
-        self.counters.waits += 1
-        self._fence.map_sync("READ_NOSYNC")
-        self._fence.unmap()
+
+    async def _wait(self) -> None:
+        self._require()
+        self._submit_and_pace()
+        self._pass_fence()
+
+    def _submit_and_pace(self, *commands: Any) -> None:
+        """Submit, and wait for what was submitted so before."""
+        # on_submitted_work_done of wgpu 0.32 fails with a TypeError; a buffer written in the submission can be mapped
+        # when the submission is done.
+        self._device.queue.write_buffer(self._next_fence, 0, b"\0\0\0\0")
+        self._submit(*commands)
+        self._pass_fence()
+        self._fence, self._next_fence, self._fence_is_set = self._next_fence, self._fence, True
+
+    def _pass_fence(self) -> None:
+        if self._fence_is_set:
+            self.counters.waits += 1
+            self._fence.map_sync("READ_NOSYNC")
+            self._fence.unmap()
+        self._fence_is_set = False
 
     def _layout(self, bindings: tuple[str, ...]) -> Any:
         layout = self._layouts.get(bindings)
