@@ -14,6 +14,7 @@ from typing import Any
 
 from bridge.errors import DeviceError, InputError, UnsupportedError
 from bridge.gpu.calls import Call, CallBuilder, Operand, Pipeline, quads
+from bridge.gpu.costs import Costs
 from bridge.gpu.device import Device, Dispatch
 from bridge.gpu.formats import grid_bytes
 from bridge.gpu.pacing import Work
@@ -294,16 +295,33 @@ class GpuSession:
         n_tokens, n_outputs = _bucket(n_tokens, self.n_ubatch), _bucket(n_outputs, self.max_outputs)
         found = self._programs.get((result, n_tokens, n_outputs))
         if found is None:
-            unused = self._plan.results[result].unused
-            rows = {TOKENS: n_tokens, OUTPUTS: n_outputs}
-            dispatches = [
-                self._dispatch(self._plan.steps[i], call, bind_group, rows[call.rows])
-                for i, call, bind_group in zip(self._step_of_call, self._calls, self._bind_groups)
-                if i not in unused and call.takes(rows[call.rows])
-            ]
+            dispatches = [dispatch for _, _, dispatch in self.dispatches(n_tokens, n_outputs, result)]
             program = self._device.create_program(dispatches, self._params, self._readbacks[result])
             found = self._programs[result, n_tokens, n_outputs] = program, Work([d.cost for d in dispatches])
         return found
+
+    def dispatches(self, n_tokens: int, n_outputs: int, result: str = LOGITS) -> list[tuple[Step, Call, Dispatch]]:
+        """What a batch of so many tokens and output rows consists of, in order."""
+        unused = self._plan.results[result].unused
+        rows = {TOKENS: n_tokens, OUTPUTS: n_outputs}
+        return [(step, call, self._dispatch(step, call, bind_group, rows[call.rows]))
+                for i, call, bind_group in zip(self._step_of_call, self._calls, self._bind_groups)
+                if i not in unused and call.takes(rows[call.rows]) for step in [self._plan.steps[i]]]
+
+    @property
+    def params(self) -> Any:
+        """The buffer of the parameter block."""
+        return self._params
+
+    def parameters(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> bytes:
+        """The parameter block of a batch."""
+        self._require_open()
+        return self._layout.pack(tokens, start, outputs)
+
+    @property
+    def costs(self) -> Costs:
+        """What each of the session's calls cannot do without."""
+        return Costs(self._plan, self._placement, self.cache)
 
     def _dispatch(self, step: Step, call: Call, bind_group: Any, n_rows: int) -> Dispatch:
         pipeline, x, y = call.choose(n_rows)
