@@ -5,9 +5,10 @@
     python -m tools.kernel_bench --chromium                       the browser's own shader compiler, on SwiftShader
     options: --formats Q4_1,Q8_0 --n-in 576 --n-out 1536 --tokens 1,64 --kernels hardware --positions 512 --json
 
-One program holds a kernel several times; the best of several runs counts, less the time of an empty program. With
-``--cpu`` a software adapter's work is measured in processor time, which a busy machine does not stretch (GFLOP per second
-of one core). Defaults are the shapes of SmolLM2-135M.
+For kernels as they are written, without a model; those of a model, with its weights and beside the device's own speed,
+are measured by ``python -m bridge bench MODEL --backend webgpu``. With ``--cpu`` a software adapter's work is measured in
+processor time, which a busy machine does not stretch (GFLOP per second of one core). Defaults are the shapes of
+SmolLM2-135M.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from bridge.bench.program_timer import ProgramTimer
 from bridge.gpu.calls import Call, CallBuilder, Operand, quads
 from bridge.gpu.device import Dispatch
 from bridge.gpu.formats import FORMATS, grid_bytes
@@ -86,6 +88,7 @@ class _Bench:
         self.tuning = {"software": SOFTWARE, "hardware": HARDWARE, None: tuning_for(device.info)}[options.kernels]
         self.rows: list[dict[str, Any]] = []
         self.rng = np.random.default_rng(0)
+        self.timer = ProgramTimer(device, time.process_time if options.cpu else time.perf_counter)
         self._weights = b""  # the blocks of the matmul being measured
 
     async def run(self) -> list[dict[str, Any]]:
@@ -102,6 +105,7 @@ class _Bench:
                                     2 * n_in * o.n_out * n_tokens)
             for label, step, widths in self._other_steps():
                 await self._measure(label, step, widths, n_tokens)
+        self.timer.close()
         return self.rows
 
     def _other_steps(self) -> list[tuple[str, Step, list[int]]]:
@@ -133,7 +137,7 @@ class _Bench:
             dispatch = await self._dispatch(handles, call, params, widths, n_tokens)
             start = max(0, self.options.positions - n_tokens)
             block = layout.pack([0] * n_tokens, start, [])
-            seconds = await self._seconds(handles, dispatch, params, block, flop or 1e7)
+            seconds = await self.timer.seconds([dispatch], params, block)
         finally:
             self.device.free(handles)
         row = {"kernel": label, "tokens": n_tokens, "microseconds": round(seconds * 1e6, 1)}
@@ -168,25 +172,6 @@ class _Bench:
         if operand.kind == "grid":
             return self._filled(handles, grid_bytes(operand.key))
         return self._filled(handles, self._weights)
-
-    async def _seconds(self, handles: list[Any], dispatch: Dispatch, params: Any, block: bytes, flop: float) -> float:
-        clock = time.process_time if self.options.cpu else time.perf_counter
-        repeats = max(1, min(64, round(2e8 / flop)))
-        result = self._buffer(handles, 4)
-        readback = self.device.create_readback(result, 4, 4, 1)
-        handles.append(readback)
-
-        async def best(dispatches: list[Dispatch]) -> float:
-            program = self.device.create_program(dispatches, params, readback)
-            handles.append(program)
-            times = []
-            for _ in range(5):
-                begin = clock()
-                await self.device.run(program, block, 1)
-                times.append(clock() - begin)
-            return min(times)
-
-        return max(1e-9, await best([dispatch] * repeats) - await best([])) / repeats
 
     def _buffer(self, handles: list[Any], size: int, uniform: bool = False) -> Any:
         handles.append(self.device.create_buffer(size, uniform=uniform, label="bench"))

@@ -14,7 +14,8 @@ import sys
 import warnings
 
 NOT_IN_A_SNAPSHOT = frozenset({"numpy", "jinja2", "markupsafe", "wgpu", "wasmtime", "starlette", "uvicorn", "gguf"})
-COMMAND_LINE = frozenset({"bridge.__main__", "bridge.cli", "bridge.commands", "bridge.serve"})  # no use in a page
+COMMAND_LINE = frozenset({"bridge.__main__", "bridge.bench", "bridge.cli", "bridge.commands", "bridge.serve"})
+"""Of no use in a page, but for the benchmark's own (tools/bench_webgpu.py), which reads it from the wheel."""
 REQUIRED = ("bridge.host",)  # without it the snapshot would save nothing
 
 

@@ -11,8 +11,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a GGUF file: path or http(s) URL")
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def add_json(parser: argparse.ArgumentParser, help: str = "print JSON") -> None:
+    parser.add_argument("--json", action="store_true", help=help)
 
 
 def add_backend(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +70,11 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return value
+
+
+def positive_list(text: str) -> tuple[int, ...]:
+    """``512,16``: positive numbers separated by commas, at least one."""
+    return tuple(map(positive, text.split(",")))
 
 
 def token_ids(text: str) -> list[int]:

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
 async def embed(arguments: argparse.Namespace) -> None:
     from bridge.runtime.embeddings import embed_texts, embed_tokens, normalised
 
-    async with open_model(arguments) as (model, _):
+    async with open_model(arguments) as (model, *_):
         texts = [arguments.tokens] if arguments.tokens else [
             model.tokenizer.encode(text_bytes(text), add_special=True, parse_special=True) for text in arguments.text]
         keep = arguments.no_normalize or arguments.pooling == RANK or (

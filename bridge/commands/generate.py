@@ -10,9 +10,9 @@ import json
 import sys
 from pathlib import Path
 
+from bridge.bench.timings import timings
 from bridge.commands.arguments import add_backend, add_json, add_model, add_prompt, positive, prompt_tokens
 from bridge.commands.loading import open_model, run_to_end
-from bridge.commands.timings import timings
 from bridge.errors import InputError
 
 
@@ -67,7 +67,7 @@ async def generate(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
     )
     grammar_text = None if arguments.grammar is None else read_grammar(arguments.grammar)
-    async with open_model(arguments) as (model, load_ms):
+    async with open_model(arguments) as (model, load_ms, _):
         options = GenerateOptions(
             n_predict=arguments.n_predict,
             sampling=sampling,

@@ -17,10 +17,11 @@ DEFAULT_CTX = 4096  # tokens, where the model was trained for as many
 
 
 class Loaded(NamedTuple):
-    """A model, and how long loading took."""
+    """A model, how long loading took, and the WebGPU device it is on, if it is on one."""
 
     model: Any
     load_ms: float
+    device: Any = None
 
 
 def run_to_end(coroutine: Coroutine) -> Any:
@@ -57,13 +58,14 @@ async def open_model(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
                 return cpu
 
             options = LoadOptions(n_ctx=arguments.ctx or trained_ctx(file), backend=backend, kv_type=arguments.kv,
+                                  n_ubatch=getattr(arguments, "ubatch", None),
                                   threads=arguments.threads, precision=arguments.precision,
                                   pooling=getattr(arguments, "pooling", None))
             progress = Progress(sys.stderr)
             model = await load_model(AsyncSource(file.source), options, devices=devices, cpus=cpus, progress=progress)
             progress.clear()
             try:
-                yield Loaded(model, (time.perf_counter() - started) * 1000)
+                yield Loaded(model, (time.perf_counter() - started) * 1000, device)
             finally:
                 await model.close()
 

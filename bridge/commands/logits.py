@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
 async def write_logits(arguments: argparse.Namespace) -> None:
     import numpy as np
 
-    async with open_model(arguments) as (model, _):
+    async with open_model(arguments) as (model, *_):
         logits = await model.evaluate(prompt_tokens(arguments, model.tokenizer), outputs="all")
     with open(arguments.out, "wb") as file:  # np.save given a path would add a suffix to it
         np.save(file, np.asarray(logits, np.float32))

@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
 async def rank(arguments: argparse.Namespace) -> None:
     from bridge.runtime.ranking import rank_documents
 
-    async with open_model(arguments) as (model, _):
+    async with open_model(arguments) as (model, *_):
         ranked = await rank_documents(model, arguments.query, arguments.documents)
     if arguments.json:
         print(json.dumps({"scores": [found.score for found in ranked], "labels": [list(found.labels) for found in ranked],

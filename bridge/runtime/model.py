@@ -40,6 +40,11 @@ class Model:
         self.notes: list[str] = list(session.notes)
 
     @property
+    def session(self) -> Session:
+        """The backend's session, for measuring it."""
+        return self._session
+
+    @property
     def n_past(self) -> int:
         """Positions whose keys and values are in the cache."""
         return len(self._tokens)

@@ -2,10 +2,12 @@
 
 import json
 
+from bridge.bench import program_timer
 from tools import kernel_bench
 
 
-def test_it_measures_every_kernel(capsys):
+def test_it_measures_every_kernel(capsys, monkeypatch):
+    monkeypatch.setattr(program_timer, "TARGET_SECONDS", 1e-4)
     arguments = "--formats Q8_0,IQ2_S --n-in 64 --n-out 40 --tokens 1,3 --positions 16 --json".split()
     assert kernel_bench.main(arguments) == 0
     rows = json.loads(capsys.readouterr().out)

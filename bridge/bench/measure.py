@@ -1,0 +1,135 @@
+"""All figures of one loaded model, as plain values ready for JSON; what each means is in docs/performance.md."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.bench.device_speed import DeviceSpeed, measure_device
+from bridge.bench.kernels import Kernel, time_kernels
+from bridge.bench.program_timer import Deadline, ProgramTimer
+from bridge.bench.rates import count_tokens, measure_rates, median
+from bridge.gpu.costs import Cost
+
+COUNTED_TOKENS = 8
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """``prompts``: lengths in tokens; the figures of the first are also told by themselves. ``seconds``: after so many
+    nothing new is begun (None: no end). ``cpu``: kernels in processor time, which a busy machine does not stretch."""
+
+    prompts: tuple[int, ...] = (64,)
+    n_predict: int = 32
+    repeat: int = 3
+    seconds: float | None = None
+    cpu: bool = False
+
+
+async def measure(model: Any, load_ms: float, options: BenchOptions, device: Any = None,
+                  report: Report = lambda line: None) -> dict[str, Any]:
+    """The figures; ``device`` is what a model on WebGPU computes on. ``report`` gets lines for people as they come."""
+    deadline = Deadline(options.seconds)
+    figures: dict[str, Any] = {
+        "model_bytes": model.nbytes, "architecture": model.architecture, "backend": model.backend_name,
+        "adapter": dict(model.adapter), "python": platform.python_version(), "n_ctx": model.n_ctx,
+        "n_ubatch": model.n_ubatch, "kv_type": model.kv_type, "prompt_tokens": options.prompts[0],
+        "n_predict": options.n_predict, "load_ms": round(load_ms, 3),
+    }
+    figures |= await _rates(model, options, load_ms, deadline, report)
+    if device is not None:
+        figures |= await _on_device(model, device, options, figures, deadline, report)
+    return figures
+
+
+async def _rates(model: Any, options: BenchOptions, load_ms: float, deadline: Deadline, report: Report) -> dict[str, Any]:
+    """Short prompts first: they tell how many tokens of the others there is time for."""
+    found: dict[int, dict[str, Any]] = {}
+    for wanted in sorted(options.prompts):
+        rates = [known["tokens_per_second"] for known in found.values()]
+        n_prompt = _affordable(wanted, rates, deadline, model.n_ubatch)
+        runs = await measure_rates(model, n_prompt, options.n_predict, options.repeat, load_ms, deadline)
+        found[wanted] = {"tokens": n_prompt, "tokens_per_second": median(runs, "prompt_tokens_per_second"),
+                         "decode_tokens_per_second": median(runs, "decode_tokens_per_second"), "runs": runs}
+        report("prompt of {tokens}: {tokens_per_second} tokens/s, decode {decode_tokens_per_second} tokens/s"
+               .format(**found[wanted]))
+    first = found[options.prompts[0]]
+    return {"prompt_tokens": first["tokens"], "prompt_tokens_per_second": first["tokens_per_second"],
+            "decode_tokens_per_second": first["decode_tokens_per_second"], "runs": first["runs"],
+            "prompts": [{key: value for key, value in found[n].items() if key != "runs"} for n in options.prompts]}
+
+
+def _affordable(wanted: int, rates: list[float | None], deadline: Deadline, n_ubatch: int) -> int:
+    """The tokens of a prompt that half of the time left is enough for, in whole batches, judging by the rates so far."""
+    known = [rate for rate in rates if rate]
+    if not known or deadline.left == float("inf"):
+        return wanted
+    return min(wanted, max(n_ubatch, int(deadline.left / 2 * known[-1]) // n_ubatch * n_ubatch))
+
+
+async def _on_device(model: Any, device: Any, options: BenchOptions, figures: Mapping[str, Any], deadline: Deadline,
+                     report: Report) -> dict[str, Any]:
+    found: dict[str, Any] = {"per_token": await count_tokens(model, device, COUNTED_TOKENS)}
+    report("per token: " + ", ".join(f"{value:g} {name}" for name, value in found["per_token"].items()))
+    timer = ProgramTimer(device, time.process_time if options.cpu else time.perf_counter)
+    try:
+        speed = await measure_device(device, timer)
+        found["device"] = {"copy_gb_per_second": _giga(speed.copy), "peak_f32_gflops": _giga(speed.peak)}
+        report(f"device: copies {_giga(speed.copy)} GB/s, computes {_giga(speed.peak)} GFLOP/s")
+        position = max(figures["prompt_tokens"] - model.n_ubatch, 0)
+        batches = {"decode": (1, figures["prompt_tokens"]), "prompt": (model.n_ubatch, position)}
+        for name, (n_tokens, start) in batches.items():
+            report(f"kernels of {name}, {n_tokens} tokens at position {start}")
+            kernels = await time_kernels(model.session, timer, n_tokens, start, deadline,
+                                         lambda kernel: report(_line(kernel, speed)))
+            found[f"{name}_kernels"] = {"tokens": n_tokens, "position": start, **_summary(kernels, speed)}
+    finally:
+        timer.close()
+        model.forget()
+    found |= _reached(found, figures, speed)
+    report(", ".join(f"{key}: {value}" for key, value in found["reached"].items()))
+    return found
+
+
+def _summary(kernels: list[Kernel], speed: DeviceSpeed) -> dict[str, Any]:
+    cost = sum((kernel.cost for kernel in kernels), Cost(0, 0))
+    times = [kernel.total_seconds for kernel in kernels if kernel.total_seconds is not None]
+    return {"bytes": cost.nbytes, "flop": cost.flop, "complete": len(times) == len(kernels),
+            "sum_ms": round(1e3 * sum(times), 4), "kernels": [_row(kernel, speed) for kernel in kernels]}
+
+
+def _row(kernel: Kernel, speed: DeviceSpeed) -> dict[str, Any]:
+    row: dict[str, Any] = {"kernel": kernel.label, "shape": kernel.shape, "calls": len(kernel.dispatches),
+                           "bytes": kernel.cost.nbytes, "flop": kernel.cost.flop}
+    if kernel.total_seconds is not None:
+        moved, computed = kernel.cost.nbytes / kernel.total_seconds, kernel.cost.flop / kernel.total_seconds
+        row |= {"microseconds": round(1e6 * kernel.seconds, 2), "gb_per_second": _giga(moved), "gflops": _giga(computed),
+                "of_copy": round(moved / speed.copy, 3), "of_peak": round(computed / speed.peak, 3)}
+    return row
+
+
+def _line(kernel: Kernel, speed: DeviceSpeed) -> str:
+    row = _row(kernel, speed)
+    return ("  {kernel:44} {shape:22} {calls:4} x {microseconds:10.1f} us {gb_per_second:9.2f} GB/s {of_copy:5.0%} of copy "
+            "{gflops:9.2f} GFLOP/s {of_peak:5.0%} of peak").format(**row)
+
+
+def _reached(found: Mapping[str, Any], figures: Mapping[str, Any], speed: DeviceSpeed) -> dict[str, Any]:
+    """What decoding and the first prompt reach end to end: bytes of a token against copying, its arithmetic against the peak."""
+    decode, prompt = figures["decode_tokens_per_second"], figures["prompt_tokens_per_second"]
+    batch = found["prompt_kernels"]
+    reached: dict[str, Any] = {}
+    if decode:
+        reached["decode_of_copy"] = round(found["decode_kernels"]["bytes"] * decode / speed.copy, 3)
+    if prompt:
+        reached["prompt_of_peak"] = round(batch["flop"] / batch["tokens"] * prompt / speed.peak, 3)
+    return {"reached": reached}
+
+
+def _giga(value: float) -> float:
+    return round(value / 1e9, 3)

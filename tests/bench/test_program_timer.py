@@ -1,0 +1,66 @@
+"""The timer on a device whose dispatches take known times."""
+
+import asyncio
+
+import pytest
+
+from bridge.bench.program_timer import MAX_DISPATCHES, TARGET_SECONDS, Deadline, ProgramTimer
+
+
+class ScriptedDevice:
+    """A dispatch is the seconds it takes; every submission takes ``overhead`` more, the first one much more."""
+
+    def __init__(self, overhead=0.3):
+        self.now, self.overhead, self.runs, self.live = 0.0, overhead, [], 0
+
+    def create_buffer(self, size, **options):
+        self.live += 1
+
+    def create_readback(self, buffer, row_nbytes, row_stride, max_rows):
+        self.live += 1
+
+    def create_program(self, dispatches, params, readback):
+        self.live += 1
+        return list(dispatches)
+
+    def free(self, handles):
+        self.live -= len(handles)
+
+    async def run(self, program, params, n_rows):
+        self.now += self.overhead + sum(program) + (5.0 if not self.runs else 0.0)
+        self.runs.append(len(program))
+
+
+def seconds(device, dispatches):
+    timer = ProgramTimer(device, lambda: device.now)
+    found = asyncio.run(timer.seconds(dispatches, "params", b"block"))
+    timer.close()
+    assert device.live == 0
+    return found
+
+
+@pytest.mark.parametrize("each", [3e-5, 2e-3, 0.1, 20.0])
+def test_the_time_of_a_dispatch_without_that_of_a_submission(each):
+    device = ScriptedDevice()
+    assert seconds(device, [each]) == pytest.approx(each)
+    assert max(device.runs) * each >= min(TARGET_SECONDS, MAX_DISPATCHES * each)
+    assert sum(device.runs) * each < 20 * TARGET_SECONDS + 10 * each
+
+
+def test_several_dispatches_take_turns():
+    assert seconds(ScriptedDevice(), [1e-4, 3e-4]) == pytest.approx(2e-4, rel=0.01)
+
+
+def test_what_takes_no_time_ends_with_the_longest_program():
+    device = ScriptedDevice()
+    assert 0 < seconds(device, [0.0]) <= 1e-9
+    assert max(device.runs) == MAX_DISPATCHES
+
+
+def test_deadlines():
+    now = [10.0]
+    deadline = Deadline(5, lambda: now[0])
+    assert deadline.left == 5 and not deadline.is_over
+    now[0] = 15.0
+    assert deadline.is_over
+    assert not Deadline(None).is_over
