@@ -52,7 +52,8 @@ async def _peak_speed(device: Device, timer: ProgramTimer) -> float:
     dims = pack(ITERATIONS, 0.999, 0.001)
     flop, best = 2 * 4 * CHAINS * ITERATIONS * WORKGROUP * workgroups, 0.0
     for fused in (True, False):  # some compilers make calls of fma, others fuse nothing by themselves
-        async with _dispatch(device, "bench_multiply_add.wgsl", ("write",), (16 * WORKGROUP * workgroups,), dims, workgroups,
+        sizes = (16 * WORKGROUP * workgroups,)
+        async with _dispatch(device, "bench_multiply_add.wgsl", ("write",), sizes, dims, workgroups,
                              CHAINS=CHAINS, FUSED=fused) as (dispatch, params):
             best = max(best, flop / await timer.seconds([dispatch], params, bytes(4)))
     return best

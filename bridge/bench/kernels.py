@@ -1,4 +1,4 @@
-"""Each kernel of a loaded model by itself: how long it takes for the shapes the model has, and how near that is to the device.
+"""Each kernel of a loaded model by itself: how long it takes for the shapes the model has.
 
 A kernel is timed over the weights of all layers in turn, so that caches hold no more of them than they do in a batch.
 """
@@ -20,7 +20,7 @@ from bridge.plan.plan import Step
 
 @dataclass
 class Kernel:
-    """Calls of one pipeline with one shape; ``cost`` is that of all together, ``seconds`` those of one, once measured."""
+    """Calls of one pipeline with one shape; ``cost`` is that of all together, ``seconds`` the time of one."""
 
     label: str
     shape: str

@@ -47,7 +47,8 @@ async def measure(model: Any, load_ms: float, options: BenchOptions, device: Any
     return figures
 
 
-async def _rates(model: Any, options: BenchOptions, load_ms: float, deadline: Deadline, report: Report) -> dict[str, Any]:
+async def _rates(model: Any, options: BenchOptions, load_ms: float, deadline: Deadline,
+                 report: Report) -> dict[str, Any]:
     """Short prompts first: they tell how many tokens of the others there is time for."""
     found: dict[int, dict[str, Any]] = {}
     for wanted in sorted(options.prompts):
@@ -65,7 +66,7 @@ async def _rates(model: Any, options: BenchOptions, load_ms: float, deadline: De
 
 
 def _affordable(wanted: int, rates: list[float | None], deadline: Deadline, n_ubatch: int) -> int:
-    """The tokens of a prompt that half of the time left is enough for, in whole batches, judging by the rates so far."""
+    """The tokens of a prompt that half of the time left is enough for, in whole batches, at the last rate."""
     known = [rate for rate in rates if rate]
     if not known or deadline.left == float("inf"):
         return wanted
@@ -115,12 +116,12 @@ def _row(kernel: Kernel, speed: DeviceSpeed) -> dict[str, Any]:
 
 def _line(kernel: Kernel, speed: DeviceSpeed) -> str:
     row = _row(kernel, speed)
-    return ("  {kernel:44} {shape:22} {calls:4} x {microseconds:10.1f} us {gb_per_second:9.2f} GB/s {of_copy:5.0%} of copy "
-            "{gflops:9.2f} GFLOP/s {of_peak:5.0%} of peak").format(**row)
+    return ("  {kernel:44} {shape:22} {calls:4} x {microseconds:10.1f} us {gb_per_second:9.2f} GB/s {of_copy:5.0%} "
+            "of copy {gflops:9.2f} GFLOP/s {of_peak:5.0%} of peak").format(**row)
 
 
 def _reached(found: Mapping[str, Any], figures: Mapping[str, Any], speed: DeviceSpeed) -> dict[str, Any]:
-    """What decoding and the first prompt reach end to end: bytes of a token against copying, its arithmetic against the peak."""
+    """What decoding and the first prompt reach end to end: bytes moved against copying, arithmetic against the peak."""
     decode, prompt = figures["decode_tokens_per_second"], figures["prompt_tokens_per_second"]
     batch = found["prompt_kernels"]
     reached: dict[str, Any] = {}

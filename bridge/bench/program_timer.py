@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bridge.gpu.device import Device, Dispatch
@@ -32,7 +33,7 @@ class Deadline:
 
 
 class ProgramTimer:
-    """Times programs on one device; ``clock`` gives seconds, of the wall or of the processor."""
+    """Times programs on one device, each in one submit; ``clock`` gives seconds, of the wall or of the processor."""
 
     def __init__(self, device: Device, clock: Callable[[], float] = time.perf_counter) -> None:
         self._device, self._clock = device, clock
@@ -46,11 +47,12 @@ class ProgramTimer:
         """Of one dispatch, the mean over the given ones, which are replayed in turn; ``params`` gets ``block`` first."""
         count = 1
         while True:
-            program = [dispatches[i % len(dispatches)] for i in range(count)]
+            # Without their costs, by which the device would cut the program into several submits (bridge.gpu.pacing).
+            program = [replace(dispatches[i % len(dispatches)], cost=(0.0, 0.0)) for i in range(count)]
             found = await self._best(program, params, block, ROUNDS if count > 1 else 1)
             if found >= TARGET_SECONDS or count == MAX_DISPATCHES:
                 return max(NOTHING, found / count)
-            # As many as are expected to take long enough, but each time at most 16 times as many: the first were cold.
+            # As many as are expected to take long enough, but at most 80 times as many: the first were cold.
             wanted = count * TARGET_SECONDS / max(found, TARGET_SECONDS / 64)
             count = min(MAX_DISPATCHES, max(2 * count, int(1.25 * wanted)))
 

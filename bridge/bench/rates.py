@@ -17,7 +17,7 @@ COUNTED = ("dispatches", "submits", "waits", "maps", "bytes_read", "calls", "cre
 
 async def measure_rates(model: Any, n_prompt: int, n_predict: int, repeat: int, load_ms: float,
                         deadline: Deadline) -> list[dict[str, Any]]:
-    """Up to ``repeat`` runs, at least one, each a prompt of fixed token ids from an empty context and greedy decoding."""
+    """Up to ``repeat`` runs, at least one, each a prompt of fixed token ids from an empty context, decoded greedily."""
     runs: list[dict[str, Any]] = []
     while len(runs) < repeat and not (runs and deadline.is_over):
         await _generate(model, n_prompt, n_predict)

@@ -1,9 +1,9 @@
 """Measure prompt and decode speed of a model here; prints JSON.
 
 The prompt is a fixed sequence of token ids, decoding is greedy and does not stop at end tokens. Each run starts from an
-empty context; the rates are medians over the runs, which are listed too. On webgpu also what a token costs in dispatches,
-submissions, waits and bytes read, and every kernel beside the device's measured speed (docs/performance.md); lines for
-people go to standard error. MODEL may be synthetic: synth:1b-Q4_K_M (see the synth command).
+empty context; the rates are medians over the runs, which are listed too. On webgpu also what a token costs in
+dispatches, submissions, waits and bytes read, and every kernel beside the device's measured speed; lines for people go
+to standard error. MODEL may be synthetic: synth:1b-Q4_K_M (see the synth command).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a kernel call cannot do without: the bytes it must move, and the arithmetic of its products.
 
-Counted is what a perfect kernel would take, each byte once: weights in their block format, activations, the visible part
-of the cache. What measured times are held against (bridge.bench); where that is far off, the kernel is.
+Counted is what a perfect kernel would take, each byte once: weights in their block format, activations, the visible
+part of the cache. Measured times are held against it (bridge.bench). How long a call will take is estimated elsewhere
+(bridge.gpu.work).
 """
 
 from __future__ import annotations

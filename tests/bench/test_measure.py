@@ -51,7 +51,8 @@ def test_kernels_are_the_dispatches_of_a_batch_with_what_they_must_move(device):
 
     decode, prompt, n_dispatches = with_model(device, find)
     assert sum(len(kernel.dispatches) for kernel in decode) == n_dispatches
-    products = {(kernel.shape, "gated" in kernel.label): kernel for kernel in decode if kernel.label.startswith("matmul")}
+    products = {(kernel.shape, "gated" in kernel.label): kernel for kernel in decode
+                if kernel.label.startswith("matmul")}
     assert (HEADS + 2 * HEADS_KV) * HEAD_DIM == N_FF == N_VOCAB  # so the head is one more of the layers' first products
     expected = {("256 to 512", False): (N_LAYER + 1, 256 * 512), ("256 to 256", False): (N_LAYER, 256 * 256),
                 ("256 to 512", True): (N_LAYER, 2 * 256 * 512), ("512 to 256", False): (N_LAYER, 512 * 256)}

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from bridge.bench.program_timer import MAX_DISPATCHES, TARGET_SECONDS, Deadline, ProgramTimer
+from bridge.gpu.device import Dispatch
 
 
 class ScriptedDevice:
-    """A dispatch is the seconds it takes; every submission takes ``overhead`` more, the first one much more."""
+    """A dispatch's pipeline is the seconds it takes; every submission takes ``overhead`` more, the first one much more."""
 
     def __init__(self, overhead=0.3):
         self.now, self.overhead, self.runs, self.live = 0.0, overhead, [], 0
@@ -27,12 +28,14 @@ class ScriptedDevice:
         self.live -= len(handles)
 
     async def run(self, program, params, n_rows):
-        self.now += self.overhead + sum(program) + (5.0 if not self.runs else 0.0)
+        assert not any(sum(dispatch.cost) for dispatch in program)
+        self.now += self.overhead + sum(dispatch.pipeline for dispatch in program) + (5.0 if not self.runs else 0.0)
         self.runs.append(len(program))
 
 
 def seconds(device, dispatches):
     timer = ProgramTimer(device, lambda: device.now)
+    dispatches = [Dispatch(each, None, (1, 1, 1), (1e9, 0.0)) for each in dispatches]
     found = asyncio.run(timer.seconds(dispatches, "params", b"block"))
     timer.close()
     assert device.live == 0
