@@ -39,10 +39,15 @@ export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPref
   }
   const adapter = await gpu.requestAdapter({ powerPreference });
   if (!adapter) throw new GpuDeviceError('WebGPU found no adapter');
-  const requiredLimits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, adapter.limits[name]]));
+  const requiredLimits = Object.fromEntries(
+    WANTED_LIMITS.filter((name) => name in adapter.limits).map((name) => [name, adapter.limits[name]]),
+  );
   let device;
   try {
-    device = await adapter.requestDevice({ requiredLimits });
+    device = await adapter.requestDevice({ requiredLimits }).catch((error) => {
+      console.warn(`WebGPU with the adapter's own limits was refused (${error.message}); trying without`);
+      return adapter.requestDevice();
+    });
   } catch (error) {
     throw new GpuDeviceError(`the WebGPU adapter gave no device: ${error.message}`);
   }

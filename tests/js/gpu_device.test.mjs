@@ -1,0 +1,219 @@
+// The device of a page on adapters of every kind, and what becomes of it when memory or the device itself goes.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { GpuDeviceError, requestDevice } from '../../web/gpu_device.js';
+import { CORE_LIMITS, FakeAdapter, gpuOf, installConstants } from './fake_gpu.mjs';
+
+installConstants();
+
+const PARAMS = new Uint8Array(64);
+
+async function opened(options) {
+  const adapter = new FakeAdapter(options);
+  const device = await requestDevice({ gpu: gpuOf(adapter) });
+  return { adapter, device, fake: adapter.made };
+}
+
+/** A program of so many dispatches, dispatch i of i + 1 workgroups, with a readback of one row. */
+async function programOf(device, count) {
+  const params = device.createBuffer(64, false, 'params');
+  const rows = device.createBuffer(64, false, 'rows');
+  const pipeline = await device.createPipeline('fn main() {}', 'kernel', '["uniform"]');
+  const group = device.createBindGroup('["uniform"]', JSON.stringify([[params, 0, null]]), 'kernel');
+  const readback = device.createReadback(rows, 16, 16, 4);
+  const dispatches = Array.from({ length: count }, (_, i) => [pipeline, group, i + 1, 1, 1]);
+  return device.createProgram(JSON.stringify(dispatches), params, readback);
+}
+
+const turn = (ms = 0) => new Promise((resolve) => setTimeout(resolve, ms));
+const error = (pattern) => (thrown) => thrown instanceof GpuDeviceError && pattern.test(thrown.message);
+
+test('a browser without WebGPU, and one without an adapter, are told apart', async () => {
+  await assert.rejects(requestDevice({ gpu: undefined }), error(/no WebGPU here .*secure context/));
+  await assert.rejects(requestDevice({ gpu: gpuOf(null) }), error(/^WebGPU found no adapter$/));
+});
+
+test('an adapter that gives no device is an error with its reason', async () => {
+  const refuses = () => {
+    throw new Error('out of handles');
+  };
+  await assert.rejects(opened({ refuses }), error(/^the WebGPU adapter gave no device: out of handles$/));
+});
+
+test('limits of buffers are asked for as the adapter has them, and the device says what it got', async () => {
+  const limits = { ...CORE_LIMITS, maxBufferSize: 4 << 30, maxStorageBufferBindingSize: 2 ** 31 };
+  const { adapter, device } = await opened({ limits, granted: CORE_LIMITS });
+  assert.deepEqual(adapter.requests[0].requiredLimits, {
+    maxBufferSize: limits.maxBufferSize, maxStorageBufferBindingSize: 2 ** 31,
+  });
+  assert.deepEqual(JSON.parse(device.describe()).limits, CORE_LIMITS);
+});
+
+test('limits that a browser does not know are not asked for and not told', async () => {
+  const { maxBufferSize, ...limits } = CORE_LIMITS;
+  const { adapter, device } = await opened({ limits });
+  assert.deepEqual(Object.keys(adapter.requests[0].requiredLimits), ['maxStorageBufferBindingSize']);
+  assert.deepEqual(JSON.parse(device.describe()).limits, limits);
+});
+
+test('a device is had without the larger limits where the browser refuses them after all', async () => {
+  const warned = [];
+  console.warn = (text) => warned.push(text);
+  const { adapter, device } = await opened({
+    refuses: ({ requiredLimits }) => {
+      if (requiredLimits) throw new Error('maxBufferSize is above what is there');
+    },
+  });
+  assert.equal(adapter.requests.length, 2);
+  assert.deepEqual(JSON.parse(device.describe()).limits, CORE_LIMITS);
+  assert.match(warned[0], /maxBufferSize is above what is there/);
+});
+
+for (const [what, options, vendor] of [
+  ['no info at all', {}, ''],
+  ['an empty info', { info: {} }, ''],
+  ['the method of older browsers', { requestAdapterInfo: async () => ({ vendor: 'old' }) }, 'old'],
+  ['an info', { info: { vendor: 'new', architecture: 'a', device: 'd', description: 'e' } }, 'new'],
+]) {
+  test(`an adapter with ${what} has a device`, async () => {
+    const { device } = await opened(options);
+    const { info } = JSON.parse(device.describe());
+    assert.equal(info.vendor, vendor);
+    assert.ok(Object.values(info).every((value) => ['string', 'boolean'].includes(typeof value)));
+    assert.ok(await device.run(await programOf(device, 3), PARAMS, 1));
+  });
+}
+
+test('a batch is one pass and one submit, or the pieces it is cut into, in order', async () => {
+  const { device, fake } = await opened();
+  const program = await programOf(device, 7);
+  await device.run(program, PARAMS, 2);
+  await device.run(program, PARAMS, 1, '[2,6]');
+  await device.run(program, PARAMS, 0, '[1]');
+  assert.deepEqual(fake.queue.submits, [
+    [['pass', 1, 2, 3, 4, 5, 6, 7, 'copy', 'copy']],
+    [['pass', 1, 2]], [['pass', 3, 4, 5, 6]], [['pass', 7, 'copy']],
+    [['pass', 1]], [['pass', 2, 3, 4, 5, 6, 7]],
+  ]);
+  const { submits, dispatches } = JSON.parse(device.counters());
+  assert.deepEqual([submits, dispatches], [6, 21]);
+  assert.deepEqual(fake.queue.writes.map(([label]) => label), ['params', 'params', 'params']);
+});
+
+test('of many pieces two are under way, and the device never waits for the next', async () => {
+  const { device, fake } = await opened();
+  const program = await programOf(device, 6);
+  fake.queue.held = true;
+  const run = device.run(program, PARAMS, 0, '[1,2,3,4,5]');
+  for (let done = 0; done < 4; done++) {
+    await turn(1);
+    assert.equal(fake.queue.submits.length, done + 2);
+    fake.queue.finish(done + 1);
+  }
+  await turn(1);
+  fake.queue.finish(5);
+  assert.equal(await run, null, 'the last piece may still be under way');
+  assert.equal(fake.queue.mostUnder, 2);
+  const next = device.run(program, PARAMS, 1, '[3]');
+  await turn(1);
+  assert.equal(fake.queue.submits.length, 7, 'the piece of the batch before counts, too');
+  fake.queue.finish(6);
+  await turn(1);
+  fake.queue.finish(8);
+  assert.equal((await next).length, 16);
+});
+
+test('a browser that looks at intervals is kept awake, by measuring and not by name', async () => {
+  const { device, fake } = await opened({ lookMs: 100 });
+  const program = await programOf(device, 2);
+  fake.queue.submitMs = 10;
+  const begun = performance.now();
+  for (let i = 0; i < 5; i++) await device.run(program, PARAMS, 1);
+  const took = performance.now() - begun;
+  assert.ok(took < 5 * 60, `five batches of 10 ms took ${took} ms`);
+  assert.ok(JSON.parse(device.describe()).latencyMs < 60);
+  const { empty } = fake.queue;
+  await turn(20);
+  assert.equal(fake.queue.empty, empty, 'nothing is submitted when nobody waits');
+  assert.equal(JSON.parse(device.counters()).submits, 5);
+  device.destroy();
+});
+
+test('a browser that tells at once is left alone', async () => {
+  const { device, fake } = await opened();
+  const asked = fake.queue.empty;
+  assert.ok(asked <= 3);
+  const program = await programOf(device, 2);
+  fake.queue.submitMs = 15;
+  await device.run(program, PARAMS, 1);
+  assert.equal(fake.queue.empty, asked);
+});
+
+test('a device whose answers are late for other reasons is left alone, too', async () => {
+  const adapter = new FakeAdapter();
+  const slow = { requestDevice: async (descriptor) => {
+    const fake = await adapter.requestDevice(descriptor);
+    fake.queue.done = () => turn(40); // whatever is submitted meanwhile
+    return fake;
+  }, limits: CORE_LIMITS };
+  const device = await requestDevice({ gpu: gpuOf(slow) });
+  const { queue } = adapter.made;
+  const asked = queue.empty;
+  await device.run(await programOf(device, 2), PARAMS, 1);
+  assert.equal(queue.empty, asked);
+  assert.ok(JSON.parse(device.describe()).latencyMs >= 35);
+});
+
+for (const [message, told] of [['the driver was reset', 'the driver was reset'], ['', 'unknown']]) {
+  test(`a device lost with ${message ? 'a' : 'no'} message fails what is under way and every later call`, async () => {
+    const { device, fake } = await opened();
+    const program = await programOf(device, 6);
+    fake.queue.held = true; // what waits would never be told
+    const waiting = [
+      device.run(program, PARAMS, 0, '[2,4]'), device.run(program, PARAMS, 1), device.drain(),
+    ].map((promise) => assert.rejects(promise, error(new RegExp(`^the device was lost: ${told}$`))));
+    await turn(1);
+    fake.lose(message);
+    await Promise.all(waiting);
+    await assert.rejects(device.run(program, PARAMS, 1), error(/the device was lost/));
+    await assert.rejects(device.check(), error(/the device was lost/));
+    assert.throws(() => device.createBuffer(4, false, 'later'), error(/the device was lost/));
+    device.destroy();
+    device.destroy();
+    assert.equal(JSON.parse(device.counters()).buffers, 0);
+    assert.ok(fake.buffers.every(({ destroyed }) => destroyed === 1));
+  });
+}
+
+test('a device that is destroyed fails what is under way', async () => {
+  const { device, fake } = await opened();
+  const program = await programOf(device, 2);
+  fake.queue.held = true;
+  const run = assert.rejects(device.run(program, PARAMS, 1), error(/^the device was lost: it was destroyed$/));
+  await turn(1);
+  device.destroy();
+  await run;
+  assert.equal(fake.destroyed, 1);
+});
+
+test('an error that nobody asked for is told once, by the call it may have spoilt', async () => {
+  const { device, fake } = await opened();
+  const program = await programOf(device, 2);
+  fake.uncaptured('Device::Submit ran out of memory');
+  fake.uncaptured('and so did the next');
+  await assert.rejects(device.run(program, PARAMS, 1), error(/^the device failed: Device::Submit ran out of memory$/));
+  assert.ok(await device.run(program, PARAMS, 1));
+});
+
+test('memory that is not there names the buffer, and a smaller one is had afterwards', async () => {
+  const { device } = await opened({ memory: 1000 });
+  const fits = device.createBuffer(600, false, 'fits');
+  const large = device.createBuffer(600, false, 'blk.0');
+  await assert.rejects(device.check(), error(/^creating the buffer blk\.0 of 600 bytes failed: out of memory$/));
+  device.free(JSON.stringify([fits, large]));
+  device.createBuffer(900, false, 'smaller');
+  await device.check();
+  assert.equal(JSON.parse(device.counters()).buffers, 1);
+});
