@@ -102,6 +102,11 @@ export class GpuDevice {
     return JSON.stringify({ info: this.#info, limits, latencyMs: this.#completion.latencyMs });
   }
 
+  /** Why the device is there no more; null while it is. */
+  lost() {
+    return this.#lost;
+  }
+
   counters() {
     return JSON.stringify(this.#counters);
   }
@@ -308,25 +313,26 @@ export class GpuDevice {
 
   #createBuffer(size, usage, label) {
     const what = `buffer ${label} of ${size} bytes`;
-    const handle = this.#create(what, () => this.#device.createBuffer({ label, size, usage }));
+    const before = this.#counters.buffer_bytes;
+    const handle = this.#create(what, () => this.#device.createBuffer({ label, size, usage }), `, with ${before} bytes in buffers before it`);
     this.#counters.buffers += 1;
     this.#counters.buffer_bytes += size;
     return handle;
   }
 
-  #create(what, make) {
+  #create(what, make, state = '') {
     this.#throwIfLost();
     for (const filter of ERROR_FILTERS) this.#device.pushErrorScope(filter);
     let object;
     try {
       object = make();
     } catch (error) {
-      throw new GpuDeviceError(`creating the ${what} failed: ${error.message}`); // a size that is no unsigned long long
+      throw new GpuDeviceError(`creating the ${what} failed${state}: ${error.message}`); // a size that is no unsigned long long
     } finally {
       for (const _ of ERROR_FILTERS) {
         const failed = this.#device.popErrorScope().catch(() => null); // a lost device is told otherwise
         this.#checks.push(failed.then((error) => (
-          error && `creating the ${what} failed: ${error.message || 'out of memory'}`
+          error && `creating the ${what} failed${state}: ${error.message || 'out of memory'}`
         )));
       }
     }

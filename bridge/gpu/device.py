@@ -97,6 +97,8 @@ class Device(Protocol):
     info: AdapterInfo
     counters: Counters
     pacer: Pacer
+    lost: str | None
+    """Why the device is there no more; None while it is. A lost one fails every call but ``free`` and ``destroy``."""
 
     def create_buffer(self, size: int, *, uniform: bool = False, label: str = "") -> Any:
         """A zeroed storage (or uniform) buffer that can be written and copied; size is rounded up to 4 bytes."""

@@ -55,6 +55,10 @@ class JsDevice:
         counters = Counters(**json.loads(self._js.counters()), calls=self._calls)
         return replace(counters, peak_bytes_in_flight=max(counters.peak_bytes_in_flight, self._peak_bytes))
 
+    @property
+    def lost(self) -> str | None:
+        return self._call("lost")
+
     def create_buffer(self, size: int, *, uniform: bool = False, label: str = "") -> int:
         return self._call("createBuffer", size, uniform, label)
 

@@ -17,6 +17,7 @@ from bridge.gpu.calls import Call, CallBuilder, Operand, Pipeline, quads
 from bridge.gpu.costs import Costs
 from bridge.gpu.device import Device, Dispatch
 from bridge.gpu.formats import grid_bytes
+from bridge.gpu.memory import FLOAT_BYTES, ROW_MULTIPLE, memory_of
 from bridge.gpu.pacing import Work
 from bridge.gpu.selftest import self_test
 from bridge.gpu.steps import calls_of
@@ -26,13 +27,10 @@ from bridge.gpu.wgsl import kernel_source
 from bridge.gpu.work import work_of
 from bridge.graph.cache import CacheLayout, CacheReach, cache_types
 from bridge.graph.graph import EMBEDDINGS, LOGITS, OUTPUTS, TOKENS
-from bridge.graph.states import COPIES, StateCopies
+from bridge.graph.states import StateCopies
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan, Step, constant
 
-FLOAT_BYTES = 4
-ROW_MULTIPLE = 8
-"""Slots have a whole number of tiles of rows, so that a tile at the end of a batch reads memory of its own slot."""
 LONGEST_DISPATCH_S = 0.5
 """A dispatch cannot be cut; of longer ones the batch is taken in parts."""
 
@@ -51,6 +49,7 @@ class GpuSession:
         self.cache = CacheLayout(plan.kv_layers, n_ctx, n_ubatch, *cache_types(kv_type))
         self.reach = CacheReach(self.cache.margin)
         self._placement = place_weights(plan, device.limits)
+        self.memory = memory_of(plan, self._placement, self.cache, n_ubatch=n_ubatch, max_outputs=max_outputs)
         builder = CallBuilder(plan, self._placement, tuning, cache=self.cache,
                               max_workgroups=device.limits.max_compute_workgroups_per_dimension)
         calls = [(i, call) for i, step in enumerate(plan.steps) for call in calls_of(builder, step)]
@@ -94,9 +93,13 @@ class GpuSession:
 
         All memory is allocated first, so that a device that has too little says so before the download.
         """
-        self._create_weights()
-        self._create_scratch()
-        await self._device.check()
+        try:
+            self._create_buffers()
+            self._create_bind_groups()
+            await self._device.check()
+        except DeviceError as error:
+            raise DeviceError(f"the model and its context take {self.memory.nbytes} bytes in buffers on the device, which "
+                              f"could not all be made: {error}") from error
         segments = segments_of(self._placement, tensors, {
             (operand.key, operand.part) if operand.kind == "matrix" else operand.key: buffer
             for operand, buffer in self._buffers.items() if operand.kind in ("matrix", "vector")
@@ -196,7 +199,8 @@ class GpuSession:
         self._closed = True
         if self._preparation is not None:
             await _settled(self._preparation)
-        self._device.free([*(program for program, _ in self._programs.values()), *self._bind_groups, *self._handles, *self._buffers.values()])
+        programs = [program for program, _ in self._programs.values()]
+        self._device.free([*programs, *self._bind_groups, *self._handles, *self._buffers.values()])
         for held in (self._programs, self._bind_groups, self._handles, self._buffers, self._pipelines):
             held.clear()
 
@@ -222,16 +226,12 @@ class GpuSession:
             if part.nbytes > most:
                 raise InputError(f"a context of {self.n_ctx} tokens takes {part.nbytes} bytes in one cache "
                                  f"buffer; this device allows {most}, which is {most // part.row_nbytes} tokens")
-        for slot in self._plan.slots:
-            if self._rows(slot.rows) * quads(slot.width) * 16 > most:
+        for slot, nbytes in zip(self._plan.slots, self.memory.slots.values(), strict=True):
+            if nbytes > most:
                 raise InputError(f"a batch of {self.n_ubatch} tokens with rows of {slot.width} floats is larger than the "
                                  f"{most} bytes this device allows in one buffer; use a smaller n_ubatch")
         if self.n_ubatch > limits.max_compute_workgroups_per_dimension:
             raise InputError(f"n_ubatch is {self.n_ubatch}; this device allows {limits.max_compute_workgroups_per_dimension}")
-
-    def _rows(self, rows: str) -> int:
-        n = self.n_ubatch if rows == TOKENS else self.max_outputs
-        return -(-n // ROW_MULTIPLE) * ROW_MULTIPLE
 
     async def _prepare(self) -> None:
         """Compile every pipeline the plan can need, all at once, and see that they compute what they should."""
@@ -242,42 +242,29 @@ class GpuSession:
         self._pipelines = dict(zip(wanted, made))
         await self_test(self._device, self._plan, self._tuning, self._pipelines, self.cache.types)
 
-    def _create_weights(self) -> None:
-        for name, matrix in self._placement.matrices.items():
-            for i, part in enumerate(matrix.parts):
-                self._buffers[Operand("matrix", name, i)] = self._device.create_buffer(part.nbytes, label=name)
-        for name, size in self._placement.vector_sizes.items():
-            self._buffers[Operand("vector", name)] = self._device.create_buffer(16 * quads(size), label=name)
-        for operand in {operand for call in self._calls for operand in call.operands if operand.kind == "grid"}:
-            data = grid_bytes(operand.key)
-            self._buffers[operand] = self._device.create_buffer(len(data), label=f"grid {operand.key}")
-            self._device.write_buffer(self._buffers[operand], 0, data)
-        for operand in {operand for call in self._calls for operand in call.operands if operand.kind == "constant"}:
-            data = constant(operand.key).tobytes()
-            self._buffers[operand] = self._device.create_buffer(len(data), label="constant")
-            self._device.write_buffer(self._buffers[operand], 0, data)
-
-    def _create_scratch(self) -> None:
-        """Slots, cache, parameters and the bind groups of every call."""
-        device = self._device
-        for i, slot in enumerate(self._plan.slots):
-            nbytes = self._rows(slot.rows) * quads(slot.width) * 16
-            self._buffers[Operand("slot", i)] = device.create_buffer(nbytes, label=f"slot {i}")
-        for part in self.cache.parts:
-            label = f"{part.kind} cache {part.layer}"
-            self._buffers[Operand(part.kind, part.layer)] = device.create_buffer(part.nbytes, label=label)
-        for i, width in enumerate(self._plan.states):
-            self._buffers[Operand("state", i)] = device.create_buffer(COPIES * FLOAT_BYTES * width, label=f"state {i}")
-        nbytes = BatchLayout(self._plan).nbytes(self.n_ubatch, self.max_outputs)
-        self._params = device.create_buffer(nbytes, label="params")
+    def _create_buffers(self) -> None:
+        device, memory = self._device, self.memory
+        for operand, nbytes in (memory.weights | memory.slots | memory.cache).items():
+            self._buffers[operand] = device.create_buffer(nbytes, label=_label(operand))
+        for operand in dict.fromkeys(operand for call in self._calls for operand in call.operands):
+            if operand.kind in ("grid", "constant"):
+                data = grid_bytes(operand.key) if operand.kind == "grid" else constant(operand.key).tobytes()
+                self._buffers[operand] = device.create_buffer(len(data), label=_label(operand))
+                device.write_buffer(self._buffers[operand], 0, data)
+        self._params = device.create_buffer(memory.params, label="params")
+        self._handles.append(self._params)
         for name, result in self._plan.results.items():
             self._readbacks[name] = device.create_readback(self._buffers[Operand("slot", result.slot)], 4 * result.width,
                                                            16 * quads(result.width), self.max_outputs)
-        alignment = device.limits.min_uniform_buffer_offset_alignment
+            self._handles.append(self._readbacks[name])
+
+    def _create_bind_groups(self) -> None:
+        """Of every call, with its dimensions in one buffer for all."""
+        device, alignment = self._device, self._device.limits.min_uniform_buffer_offset_alignment
         stride = -(-max(len(call.dims) for call in self._calls) // alignment) * alignment
         dims = device.create_buffer(stride * len(self._calls), uniform=True, label="dims")
+        self._handles.append(dims)
         device.write_buffer(dims, 0, b"".join(call.dims.ljust(stride, b"\0") for call in self._calls))
-        self._handles += [self._params, *self._readbacks.values(), dims]
         for i, call in enumerate(self._calls):
             size = -(-len(call.dims) // 16) * 16
             entries = [(dims, i * stride, size), (self._params, 0, None),
@@ -328,6 +315,14 @@ class GpuSession:
         most = self._device.limits.max_compute_workgroups_per_dimension
         cost = work_of(self._plan, self._placement, step, call, n_rows)
         return Dispatch(self._pipelines[pipeline], bind_group, (min(x, most), y, -(-x // most)), cost)
+
+
+def _label(operand: Operand) -> str:
+    """What an error calls a buffer: a tensor's name, "k cache 3", "slot 2"."""
+    if operand.kind in ("matrix", "vector"):
+        return str(operand.key)
+    kind = f"{operand.kind} cache" if operand.kind in ("k", "v") else operand.kind
+    return kind if operand.kind == "constant" else f"{kind} {operand.key}"
 
 
 def _bucket(n: int, most: int) -> int:

@@ -22,6 +22,9 @@ from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, 
 from bridge.gpu.pacing import Pacer, Work  # noqa: E402
 from bridge.gpu.upload import Pump  # noqa: E402
 
+LOST = "device is lost"
+"""In wgpu's words. What wgpu refuses so can be caught, but for a submit, which ends the process."""
+
 _BINDING_TYPES = {"uniform": "uniform", "read": "read-only-storage", "write": "storage"}
 
 
@@ -65,6 +68,7 @@ class WgpuDevice:
         self._layouts: dict[tuple[str, ...], Any] = {}
         self._pipelines: dict[str, Any] = {}
         self._lost: str | None = None
+        self._is_destroyed = False
         self._fence, self._next_fence = (
             device.create_buffer(size=4, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST) for _ in range(2))
         self._fence_is_set = False
@@ -76,23 +80,29 @@ class WgpuDevice:
         software = info["adapter_type"] == "CPU" or is_software_adapter(self.info)
         self.info = replace(self.info, is_software=software)
 
+    @property
+    def lost(self) -> str | None:
+        if self._lost is None:
+            try:
+                self._device.queue.write_buffer(self._next_fence, 0, b"\0\0\0\0")  # which a lost device refuses
+            except (wgpu.GPUError, RuntimeError) as error:
+                self._failure(error)
+        return self._lost
+
     def create_buffer(self, size: int, *, uniform: bool = False, label: str = "") -> Any:
         usage = wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
         usage |= wgpu.BufferUsage.UNIFORM if uniform else wgpu.BufferUsage.STORAGE
         return self._create_buffer(-(-size // 4) * 4, usage, label)
 
     def write_buffer(self, buffer: Any, offset: int, data: Any) -> None:
-        self._require()
-        self._device.queue.write_buffer(buffer, offset, data)
+        with self._using():
+            self._device.queue.write_buffer(buffer, offset, data)
 
     async def read_buffer(self, buffer: Any, offset: int, nbytes: int) -> bytes:
-        self._require()
-        self.counters.submits += 1
-        self._count_read(nbytes)
-        try:
+        with self._using():
+            self.counters.submits += 1
+            self._count_read(nbytes)
             return bytes(self._device.queue.read_buffer(buffer, offset, nbytes))
-        except (wgpu.GPUError, RuntimeError) as error:
-            raise DeviceError(f"the device failed: {_first_line(error)}") from error
 
     async def create_pipeline(self, source: str, label: str, bindings: Sequence[str]) -> Any:
         pipeline = self._pipelines.get(source)
@@ -131,8 +141,7 @@ class WgpuDevice:
                 buffer.destroy()
 
     async def run(self, program: Any, params: bytes, n_rows: int = 0, n_keys: int = 0) -> memoryview | None:
-        self._require()
-        try:
+        with self._using():
             *ends, last = self.pacer.begin(program.work, n_keys)
             self._device.queue.write_buffer(program.params, 0, params)
             first = 0
@@ -148,8 +157,6 @@ class WgpuDevice:
                 rows = None
             self.pacer.end(all_done=n_rows > 0)
             return rows
-        except (wgpu.GPUError, RuntimeError) as error:
-            raise DeviceError(f"the device failed: {_first_line(error)}") from error
 
     async def check(self) -> None:
         self._require()
@@ -162,16 +169,18 @@ class WgpuDevice:
             self.counters.peak_bytes_in_flight = max(self.counters.peak_bytes_in_flight, pump.peak_bytes)
 
     def destroy(self) -> None:
-        if self._lost is not None:
+        if self._is_destroyed:
             return
+        self._is_destroyed = True
         self.free(list(self._buffers))
-        self._lost = "it was destroyed"
+        self._lost = self._lost or "it was destroyed"
         self._pipelines.clear()
         self._layouts.clear()
         self._device.destroy()
 
     def _create_buffer(self, size: int, usage: int, label: str) -> Any:
-        with self._creating(f"buffer {label} of {size} bytes"):
+        state = f", with {self.counters.buffer_bytes} bytes in buffers before it"
+        with self._creating(f"buffer {label} of {size} bytes", state):
             buffer = self._device.create_buffer(size=size, usage=usage, label=label)
         self._buffers.add(buffer)
         self.counters.buffers += 1
@@ -199,9 +208,9 @@ class WgpuDevice:
         self.counters.submits += 1
 
     async def _wait(self) -> None:
-        self._require()
-        self._submit_and_pace()
-        self._pass_fence()
+        with self._using():
+            self._submit_and_pace()
+            self._pass_fence()
 
     def _submit_and_pace(self, *commands: Any) -> None:
         """Submit, and wait for what was submitted so before."""
@@ -229,12 +238,22 @@ class WgpuDevice:
         return layout
 
     @contextmanager
-    def _creating(self, what: str):
+    def _using(self):
         self._require()
         try:
             yield
         except (wgpu.GPUError, RuntimeError) as error:
-            raise DeviceError(f"creating the {what} failed: {error}") from error
+            raise self._failure(error) from error
+
+    @contextmanager
+    def _creating(self, what: str, state: str = ""):
+        self._require()
+        try:
+            yield
+        except (wgpu.GPUError, RuntimeError) as error:
+            self._failure(error)
+            self._require()
+            raise DeviceError(f"creating the {what} failed{state}: {_reason(error) if state else error}") from error
         self.counters.created += 1
 
     def _read(self, readback: _Readback, nbytes: int) -> memoryview:
@@ -253,6 +272,20 @@ class WgpuDevice:
     def _require(self) -> None:
         if self._lost is not None:
             raise DeviceError(f"the device was lost: {self._lost}")
+
+    def _failure(self, error: Exception) -> DeviceError:
+        """What an error of wgpu means; the device may be lost from now on."""
+        reason = _reason(error)
+        if LOST in reason.lower():
+            self._lost = self._lost or "its driver reset it or it was removed"
+            return DeviceError(f"the device was lost: {self._lost}")
+        return DeviceError(f"the device failed: {reason}")
+
+
+def _reason(error: Exception) -> str:
+    """The innermost cause of an error of wgpu: the last line of its text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 def _first_line(error: Exception) -> str:

@@ -20,7 +20,7 @@ class Engine(Protocol):
         """
 
     async def device(self) -> Any:
-        """The device to compute on; the same for every load, until ``drop_device``."""
+        """The device to compute on; the same for every load, until it is lost or ``drop_device``."""
 
     def drop_device(self) -> None:
         """Destroy the device, so that the next load gets a new one; harmless without one."""

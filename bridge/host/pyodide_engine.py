@@ -10,6 +10,7 @@ from pyodide.ffi import JsException, to_js
 
 from bridge.errors import SourceError
 from bridge.gpu.device import Counters
+from bridge.gpu.owner import DeviceOwner
 from bridge.host.host import Host
 from bridge.host.sources import PageSource, open_page_source
 from bridge.runtime import CancelToken, load_model
@@ -34,7 +35,7 @@ class PyodideEngine:
 
     def __init__(self, js: Any) -> None:
         self._js = js
-        self._device: Any = None
+        self._devices = DeviceOwner(self._request_device)
         self._cpu: Any = None
         self._cpu_options: tuple[int | None, bool | None] | None = None
         self.notes = list(js.boot.notes)
@@ -44,16 +45,15 @@ class PyodideEngine:
         return await open_page_source(self._js.model_files, urls, options, cancel)
 
     async def device(self) -> Any:
-        if self._device is None:
-            from bridge.gpu.js_device import request_device
+        return await self._devices()
 
-            self._device = await request_device(self._js.gpu_device)
-        return self._device
+    async def _request_device(self) -> Any:
+        from bridge.gpu.js_device import request_device
+
+        return await request_device(self._js.gpu_device)
 
     def drop_device(self) -> None:
-        device, self._device = self._device, None
-        if device is not None:
-            device.destroy()
+        self._devices.drop()
 
     async def cpu(self, pool: int | None, memory64: bool | None) -> Any:
         if self._cpu is None or self._cpu_options != (pool, memory64):
@@ -81,7 +81,7 @@ class PyodideEngine:
         import pyodide_js
 
         gc.collect()
-        gpu = self._device.counters if self._device is not None else Counters()
+        gpu = self._devices.device.counters if self._devices.device is not None else Counters()
         cpu = self._cpu.counters if self._cpu is not None else CpuCounters()
         return {
             # JavaScript objects that Python holds, for all bridges on this thread together.

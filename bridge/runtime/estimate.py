@@ -7,10 +7,10 @@ from typing import Any
 
 from bridge.gguf import open_gguf_async
 from bridge.graph.cache import CacheLayout, cache_types
-from bridge.graph.graph import OUTPUTS, TOKENS, Graph
+from bridge.graph.graph import Graph
 from bridge.graph.states import COPIES
 from bridge.models import build_graph
-from bridge.plan import BatchLayout, Plan, lower
+from bridge.plan import Plan, lower
 from bridge.runtime.load import DEFAULT_N_UBATCH, LoadOptions, SessionSizes, possible_cache, session_sizes
 
 FLOAT_NBYTES = 4
@@ -54,7 +54,7 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
     if options.backend == "simd":
         weights, scratch = _on_the_cpu(lower(graph), cache, sizes, options.threads or THREADS)
     else:
-        weights, scratch = _on_webgpu(graph, sizes)
+        weights, scratch = _on_webgpu(graph, cache, sizes)
     return MemoryEstimate(
         architecture=file.architecture,
         n_ctx=sizes.n_ctx,
@@ -66,23 +66,16 @@ async def estimate_memory(source: Any, options: LoadOptions | None = None) -> Me
     )
 
 
-def _on_webgpu(graph: Graph, sizes: SessionSizes) -> tuple[int, int]:
+def _on_webgpu(graph: Graph, cache: CacheLayout, sizes: SessionSizes) -> tuple[int, int]:
     """Bytes of weights and scratch: what bridge.gpu.session makes buffers for."""
-    from bridge.gpu.calls import quads
     from bridge.gpu.device import Limits
-    from bridge.gpu.session import ROW_MULTIPLE
+    from bridge.gpu.memory import memory_of
     from bridge.gpu.tuning import HARDWARE
     from bridge.gpu.weights import place_weights
 
     plan, limits = lower(graph, HARDWARE.rules), Limits()
-    placement = place_weights(plan, limits)
-    weights = sum(part.nbytes for matrix in placement.matrices.values() for part in matrix.parts)
-    weights += FLOAT_NBYTES * sum(placement.vector_sizes.values())
-    rows = {kind: -(-n // ROW_MULTIPLE) * ROW_MULTIPLE for kind, n in ((TOKENS, sizes.n_ubatch), (OUTPUTS, sizes.max_outputs))}
-    scratch = sum(rows[slot.rows] * quads(slot.width) * 16 for slot in plan.slots)
-    scratch += sum(FLOAT_NBYTES * result.width * sizes.max_outputs for result in plan.results.values())
-    scratch += BatchLayout(plan).nbytes(sizes.n_ubatch, sizes.max_outputs)
-    return weights, scratch + limits.min_uniform_buffer_offset_alignment * len(plan.steps)
+    memory = memory_of(plan, place_weights(plan, limits), cache, n_ubatch=sizes.n_ubatch, max_outputs=sizes.max_outputs)
+    return memory.weights_nbytes, memory.scratch_nbytes + limits.min_uniform_buffer_offset_alignment * len(plan.steps)
 
 
 def _on_the_cpu(plan: Plan, cache: CacheLayout, sizes: SessionSizes, threads: int) -> tuple[int, int]:

@@ -80,7 +80,7 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
                      cancel: CancelToken | None = None) -> Model:
     """Load the model that ``source`` holds: an async source (see bridge.runtime.sources), or anything ``open_gguf`` takes.
 
-    ``devices`` gives the WebGPU device to compute on, ``cpus`` the host of the CPU backend (bridge.simd.host); the caller
+    ``devices`` gives the WebGPU device to compute on (a bridge.gpu.owner.DeviceOwner: another one after a loss), ``cpus`` the host of the CPU backend (bridge.simd.host); the caller
     keeps owning both. "auto" takes a hardware adapter, else the CPU. ``progress(loaded, total)`` counts bytes of the file.
     On any failure, and on cancellation (Cancelled), everything allocated is freed again.
     """

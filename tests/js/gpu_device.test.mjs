@@ -211,7 +211,9 @@ test('memory that is not there names the buffer, and a smaller one is had afterw
   const { device } = await opened({ memory: 1000 });
   const fits = device.createBuffer(600, false, 'fits');
   const large = device.createBuffer(600, false, 'blk.0');
-  await assert.rejects(device.check(), error(/^creating the buffer blk\.0 of 600 bytes failed: out of memory$/));
+  await assert.rejects(device.check(), error(
+    /^creating the buffer blk\.0 of 600 bytes failed, with 600 bytes in buffers before it: out of memory$/,
+  ));
   device.free(JSON.stringify([fits, large]));
   device.createBuffer(900, false, 'smaller');
   await device.check();
