@@ -71,6 +71,36 @@ class LaneShape:
 
 
 @dataclass(frozen=True)
+class TileShape:
+    """kernels/wgsl/matmul_tiled.wgsl: a workgroup's tile of ``rows`` · ``columns`` per invocation, ``tokens`` rows of x.
+
+    ``products`` says in what type elements are multiplied: "f32", "f16" (the feature shader-f16) or "int8" (the language
+    feature packed_4x8_integer_dot_product); ``blocks`` of 32 columns are brought to workgroup memory at once.
+    """
+
+    file: ClassVar[str] = "matmul_tiled.wgsl"
+    takes_norm: ClassVar[bool] = False
+    workgroup: int
+    rows: int
+    columns: int
+    tokens: int
+    from_rows: int
+    products: str = "f32"
+    blocks: int = 1
+
+    @property
+    def rows_per_workgroup(self) -> int:
+        return self.workgroup // (self.tokens // self.columns) * self.rows
+
+    @property
+    def values(self) -> dict[str, int | bool | str]:
+        scaled = self.products != "f32"
+        return {"WORKGROUP": self.workgroup, "ROWS": self.rows, "COLUMNS": self.columns, "TOKENS": self.tokens,
+                "BLOCKS": self.blocks, "SCALED": scaled, "F16": self.products == "f16", "INT8": self.products == "int8",
+                "BLOCKS_FILE": "matmul_scaled_blocks.wgsl" if scaled else "matmul_float_blocks.wgsl"}
+
+
+@dataclass(frozen=True)
 class Tuning:
     """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens (and experts), then those for
     more, of which a batch gets the last that is worth it; ``norm_apart``: rows from which a norm that is part of its

@@ -8,7 +8,7 @@ comment lines, so that the files stay readable as WGSL:
                                           format's file declares, and ``weight``, gets the prefix OTHER_, too)
     //@ include FILE with NAME=TEXT …    (with further strings)
     //@ if NAME  …  //@ else  …  //@ end    (also: if not NAME)
-    //@ for r in ROWS  …  ${r}  …  //@ end  (ROWS copies; compilers of software adapters do not unroll loops)
+    //@ for r in ROWS  …  ${r}  …  //@ end  (ROWS copies, or as many as a number says; compilers of software adapters do not unroll loops)
     ${r+OUTS}                              (the sum of two integers)
 """
 
@@ -33,7 +33,8 @@ def kernel_source(file: str, values: Values) -> str:
     """
     constants = [f"const {name}: u32 = {value}u;" for name, value in values.items() if type(value) is int]
     body = [*_expand(_lines("common.wgsl"), values), *_expand(_lines(file), values)]
-    return "\n".join([*constants, *body, ""])
+    enabled = [line for line in body if line.startswith("enable ")]  # WGSL wants these before all else
+    return "\n".join([*enabled, *constants, *(line for line in body if line not in enabled), ""])
 
 
 def _lines(file: str) -> list[str]:
@@ -62,7 +63,7 @@ def _expand(lines: list[str], values: Values) -> Iterator[str]:
                 yield from _expand(then if _holds(condition, values) else otherwise, values)
             case ["for", variable, "in", count]:
                 body, _, position = _block(lines, position)
-                for i in range(values[count]):
+                for i in range(int(count) if count.isdigit() else values[count]):
                     yield from _expand(body, {**values, variable: i})
             case _:
                 raise ValueError(f"kernel directive {directive[1]!r} is not one of include, if, else, for, end")

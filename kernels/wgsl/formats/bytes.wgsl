@@ -17,13 +17,18 @@ struct Group {
 // Bytes become floats where they stand in the word, without a shift (software adapters shift slowly): component k of a
 // quad is 256^k times the element, and what it is multiplied by is scaled by QUAD_SCALES. The highest byte brings its
 // sign along; the others are unsigned, so that in signed formats 128 is added to them and taken off again as an offset.
+// Where it does not pay to leave that to the offset, `plain` makes the elements of a quad, and `plain_offset` belongs to them.
 const QUAD_SCALES = vec4<f32>(1.0, 0x1p-8, 0x1p-16, 0x1p-24);
 //@ if SIGNED
 const OFFSET_MASK = vec4<f32>(1.0, 1.0, 1.0, 0.0);
 fn offset_of(g: Group) -> f32 { return -128.0 * g.scale; }
+fn plain_offset(g: Group) -> f32 { return 0.0; }
+fn plain(quad: vec4<f32>) -> vec4<f32> { return quad * QUAD_SCALES - 128.0 * OFFSET_MASK; }
 //@ else
 const OFFSET_MASK = vec4<f32>(1.0);
 fn offset_of(g: Group) -> f32 { return g.offset; }
+fn plain_offset(g: Group) -> f32 { return g.offset; }
+fn plain(quad: vec4<f32>) -> vec4<f32> { return quad * QUAD_SCALES; }
 //@ end
 
 fn to_floats(word: u32) -> vec4<f32> {
