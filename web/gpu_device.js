@@ -13,6 +13,8 @@ const SYNC_BYTES = 16 << 20; // written to the device before the upload waits fo
 const BINDING_TYPES = { uniform: 'uniform', read: 'read-only-storage', write: 'storage' };
 const ERROR_FILTERS = ['validation', 'out-of-memory', 'internal'];
 const WANTED_LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize'];
+const FEATURES = ['shader-f16', 'subgroups']; // what kernels may use where it is there
+const LANGUAGE_FEATURES = ['packed_4x8_integer_dot_product'];
 const LIMITS = [
   ...WANTED_LIMITS,
   'maxStorageBuffersPerShaderStage',
@@ -44,8 +46,9 @@ export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPref
   );
   let device;
   try {
-    device = await adapter.requestDevice({ requiredLimits }).catch((error) => {
-      console.warn(`WebGPU with the adapter's own limits was refused (${error.message}); trying without`);
+    const requiredFeatures = FEATURES.filter((name) => adapter.features?.has(name));
+    device = await adapter.requestDevice({ requiredLimits, requiredFeatures }).catch((error) => {
+      console.warn(`WebGPU with the adapter's own limits and features was refused (${error.message}); trying without`);
       return adapter.requestDevice();
     });
   } catch (error) {
@@ -60,6 +63,12 @@ export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPref
     device: info.device ?? '',
     description: info.description ?? '',
     isFallback: Boolean(info.isFallbackAdapter ?? adapter.isFallbackAdapter),
+  }, {
+    features: [
+      ...FEATURES.filter((name) => device.features?.has(name)),
+      ...LANGUAGE_FEATURES.filter((name) => gpu.wgslLanguageFeatures?.has(name)),
+    ],
+    subgroupMinSize: info.subgroupMinSize ?? 0,
   });
 }
 
@@ -68,6 +77,7 @@ export class GpuDevice {
   #queue;
   #completion;
   #info;
+  #abilities;
   #objects = new Map(); // handle -> buffer, bind group, readback or program
   #pipelines = []; // kept as long as the device; handles are indices
   #pipelineOfSource = new Map();
@@ -82,11 +92,12 @@ export class GpuDevice {
     buffers: 0, buffer_bytes: 0, created: 0, submits: 0, dispatches: 0, maps: 0, bytes_read: 0, waits: 0, peak_bytes_in_flight: 0,
   };
 
-  constructor(device, completion, info) {
+  constructor(device, completion, info, abilities = { features: [], subgroupMinSize: 0 }) {
     this.#device = device;
     this.#queue = device.queue;
     this.#completion = completion;
     this.#info = info;
+    this.#abilities = abilities;
     device.lost.then(({ message, reason }) => {
       this.#lost ??= message || reason || 'no reason was given';
       this.#completion.fail(this.#lossError());
@@ -96,10 +107,10 @@ export class GpuDevice {
     });
   }
 
-  /** What the adapter says of itself, the device's limits and how long it takes to say that it is idle, as JSON. */
+  /** What the adapter says of itself, limits and abilities, how long the device takes to say that it is idle, as JSON. */
   describe() {
     const limits = Object.fromEntries(LIMITS.map((name) => [name, this.#device.limits[name]]));
-    return JSON.stringify({ info: this.#info, limits, latencyMs: this.#completion.latencyMs });
+    return JSON.stringify({ info: this.#info, limits, ...this.#abilities, latencyMs: this.#completion.latencyMs });
   }
 
   /** Why the device is there no more; null while it is. */

@@ -85,7 +85,7 @@ class Call:
     def choose(self, n_rows: int) -> tuple[Pipeline, int, int]:
         """The pipeline for a batch of that many rows, and its workgroups in x and y."""
         n_rows = 1 if self.once else n_rows * self.repeat
-        choice = max((c for c in self.choices if c.from_rows <= n_rows), key=lambda c: c.from_rows)
+        choice = [choice for choice in self.choices if choice.from_rows <= n_rows][-1]
         return choice.pipeline, choice.columns, -(-n_rows // choice.tile)
 
 

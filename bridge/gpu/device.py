@@ -29,14 +29,22 @@ class Limits:
 
 @dataclass(frozen=True)
 class AdapterInfo:
-    """What the adapter says of itself; strings may be empty. ``is_software`` is our judgement from them."""
+    """What the adapter says of itself; strings may be empty. ``is_software`` is our judgement from them.
+
+    ``features`` are those of FEATURES that the device has; subgroups have at least ``subgroup_min_size`` invocations.
+    """
 
     vendor: str = ""
     architecture: str = ""
     device: str = ""
     description: str = ""
     is_software: bool = False
+    features: tuple[str, ...] = ()
+    subgroup_min_size: int = 0
 
+
+F16, SUBGROUPS, PACKED_DOT = FEATURES = ("shader-f16", "subgroups", "packed_4x8_integer_dot_product")
+"""What kernels may use where it is there: two features of WebGPU and a language feature of WGSL."""
 
 # Names under which software rasterisers appear, in any field and any case.
 SOFTWARE_NAMES = ("swiftshader", "llvmpipe", "lavapipe", "softpipe", "basic render")

@@ -47,7 +47,8 @@ class JsDevice:
         self.limits = Limits(**{_LIMIT_NAMES[name]: value for name, value in described["limits"].items()})
         self.pacer = Pacer(latency_s=described["latencyMs"] / 1000)
         fallback = described["info"].pop("isFallback")
-        self.info = AdapterInfo(**described["info"])
+        self.info = AdapterInfo(**described["info"], features=tuple(described["features"]),
+                                subgroup_min_size=described["subgroupMinSize"])
         self.info = replace(self.info, is_software=fallback or is_software_adapter(self.info))
 
     @property

@@ -28,6 +28,8 @@ from bridge.plan.plan import Plan, Step, constant
 WRITERS = ("kv_write", "write_heads")
 TOLERANCE = 1e-3
 """Of the largest expected value of a row: far above rounding, far below any mistake."""
+TOLERANCE_OF_SCALED = 2e-2
+"""The same for products of elements that were rounded to bytes or halves (kernels/wgsl/matmul_scaled_blocks.wgsl)."""
 
 
 async def self_test(device: Device, plan: Plan, tuning: Tuning, pipelines: Mapping[Pipeline, Any],
@@ -43,13 +45,13 @@ async def self_test(device: Device, plan: Plan, tuning: Tuning, pipelines: Mappi
         results = await run.results()
     finally:
         device.free(run.handles)
-    for what, case, rows in results:
-        _compare(what, case, rows)
+    for what, case, rows, tolerance in results:
+        _compare(what, case, rows, tolerance)
 
 
-def _compare(what: str, case: Case, rows: Sequence[Sequence[float]]) -> None:
+def _compare(what: str, case: Case, rows: Sequence[Sequence[float]], tolerance: float) -> None:
     for row, expected in zip(rows, case.expected, strict=True):
-        allowed = TOLERANCE * max(map(abs, expected))
+        allowed = tolerance * max(map(abs, expected))
         for column, value in zip(case.columns, expected, strict=True):
             if not abs(row[column] - value) <= allowed:  # not: also when it is no number
                 raise DeviceError(f"this device computes wrong results: in the self-test of {what} it gave "
@@ -74,11 +76,11 @@ class _Run:
         self._cases = cases
         self._buffers: dict[Operand, Any] = {}
         self._size = 0  # of the results buffer
-        self._regions: list[tuple[str, Case, int]] = []
+        self._regions: list[tuple[str, Case, float, int]] = []
         self._planned: list[tuple[Any, Any, list[tuple[Any, int, int | None] | None]]] = []
 
-    async def results(self) -> list[tuple[str, Case, list[Sequence[float]]]]:
-        """(name, case, rows of its output) of every variant of every case."""
+    async def results(self) -> list[tuple[str, Case, list[Sequence[float]], float]]:
+        """(name, case, rows of its output, how far off they may be) of every variant of every case."""
         for case in self._cases:
             for slot, data in case.inputs.items():
                 self._buffers[Operand("slot", slot)] = self._filled(data)
@@ -91,10 +93,10 @@ class _Run:
             self._plan_step(case, case.steps[-1])
         data = await self._replay()
         found = []
-        for what, case, offset in self._regions:
+        for what, case, tolerance, offset in self._regions:
             stride = 4 * quads(case.steps[-1].width)
             rows = [data[offset // 4 + t * stride:offset // 4 + (t + 1) * stride] for t in range(N_TOKENS)]
-            found.append((what, case, rows))
+            found.append((what, case, rows, tolerance))
         return found
 
     def _plan_step(self, case: Case, step: Step) -> None:
@@ -110,7 +112,8 @@ class _Run:
                 else:
                     entries.append((self._buffer(operand), 0, None))
             if is_last:
-                self._regions.append((f"{case.what} ({choice.pipeline.label})", case, self._size))
+                tolerance = TOLERANCE_OF_SCALED if dict(choice.pipeline.values).get("SCALED") else TOLERANCE
+                self._regions.append((f"{case.what} ({choice.pipeline.label})", case, tolerance, self._size))
                 alignment = self._device.limits.min_storage_buffer_offset_alignment
                 self._size += -(-N_TOKENS * 16 * quads(step.width) // alignment) * alignment
             rows = -(-N_TOKENS * call.repeat // choice.tile)

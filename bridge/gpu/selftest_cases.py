@@ -45,8 +45,8 @@ ACTIVATION_OF: Mapping[str, Callable[[float], float]] = {
 
 
 def input_value(token: int, column: int) -> float:
-    """The inputs of every case: multiples of 1/16 below 1, exact in halves too."""
-    return ((column * 7 + token * 13) % 31 - 15) / 16
+    """The inputs of every case: multiples of 1/128, exact in halves, too, and in bytes: 32 neighbours have 127/128."""
+    return (8 * ((column * 7 + token * 13) % 31) - 113) / 128
 
 
 def chosen_experts(token: int) -> list[int]:

@@ -7,10 +7,11 @@ invocations share a row of the weight so that their reads coalesce. Figures: doc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
-from bridge.gpu.device import AdapterInfo
+from bridge.gpu.device import F16, AdapterInfo
+from bridge.gpu.formats import Format
 from bridge.plan.fusion import (
     Rule,
     activated_products,
@@ -26,7 +27,8 @@ class MatmulShape(Protocol):
     """A kernel for products and its tile; those of one tuning are alternatives with the same bindings.
 
     ``rows`` are weight rows of one invocation (with GATED half of them are of the gate), ``tokens`` the rows of x that a
-    workgroup takes, ``from_rows`` those from which on it is worth it. ``values`` are what its file is templated with.
+    workgroup takes, ``from_rows`` those from which on it is worth it. ``values`` are what its file is templated with, and
+    ``takes`` says for which weights it can be used.
     """
 
     file: str
@@ -41,7 +43,13 @@ class MatmulShape(Protocol):
     def rows_per_workgroup(self) -> int: ...
 
     @property
+    def workgroup_nbytes(self) -> int:
+        """Of workgroup memory; every adapter has 16 KiB."""
+
+    @property
     def values(self) -> dict[str, int | bool | str]: ...
+
+    def takes(self, format: Format) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -65,9 +73,17 @@ class LaneShape:
         return self.workgroup // self.lanes * self.rows
 
     @property
+    def workgroup_nbytes(self) -> int:
+        """Sums of products, and of the squares of x."""
+        return 4 * (self.rows + 1) * self.tokens * self.workgroup if self.lanes > 1 else 0
+
+    @property
     def values(self) -> dict[str, int | bool | str]:
         return {"WORKGROUP": self.workgroup, "LANES": self.lanes, "ROWS": self.rows, "TOKENS": self.tokens,
                 "SHARED": self.lanes > 1}
+
+    def takes(self, format: Format) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -93,11 +109,22 @@ class TileShape:
         return self.workgroup // (self.tokens // self.columns) * self.rows
 
     @property
+    def workgroup_nbytes(self) -> int:
+        """Of each row of weights and x 32 elements a block and, where they are scaled, what belongs to its halves."""
+        rows, scales = self.rows_per_workgroup, (16 * self.rows_per_workgroup + 12 * self.tokens)
+        element = {"f32": 4, "f16": 2, "int8": 1}[self.products]
+        return self.blocks * (32 * element * (rows + self.tokens) + (scales if self.products != "f32" else 0))
+
+    @property
     def values(self) -> dict[str, int | bool | str]:
         scaled = self.products != "f32"
         return {"WORKGROUP": self.workgroup, "ROWS": self.rows, "COLUMNS": self.columns, "TOKENS": self.tokens,
                 "BLOCKS": self.blocks, "SCALED": scaled, "F16": self.products == "f16", "INT8": self.products == "int8",
                 "BLOCKS_FILE": "matmul_scaled_blocks.wgsl" if scaled else "matmul_float_blocks.wgsl"}
+
+    def takes(self, format: Format) -> bool:
+        """Floats may be beyond what halves hold, and are no bytes."""
+        return self.products == "f32" or format.values["QUANTISED"] or (self.products, format.type.name) == ("f16", "F16")
 
 
 @dataclass(frozen=True)
@@ -112,7 +139,7 @@ class Tuning:
     norm_workgroup: int
     attention_workgroup: int
     attention_chunk: int
-    norm_apart: int = 32  # where a dispatch costs about what the norm adds to its products; not measured on hardware
+    norm_apart: int = 32  # where a dispatch costs about what the norm adds to its products
 
 
 RULES = (heads, gated_products, activated_products, add_residual, add_after_norm)
@@ -124,10 +151,25 @@ SOFTWARE = Tuning(
 )
 HARDWARE = Tuning(
     rules=(*RULES, norm_into_products),
-    matmul=(LaneShape(workgroup=64, lanes=16, rows=2, tokens=1), LaneShape(workgroup=64, lanes=16, rows=4, tokens=4)),
+    matmul=(LaneShape(workgroup=64, lanes=16, rows=2, tokens=1), LaneShape(workgroup=64, lanes=16, rows=4, tokens=4),
+            TileShape(workgroup=128, rows=4, columns=4, tokens=32, from_rows=9),
+            TileShape(workgroup=256, rows=4, columns=4, tokens=64, from_rows=40)),
+    norm_apart=9,  # tiles take x as it is
     elementwise_workgroup=64, norm_workgroup=64, attention_workgroup=64, attention_chunk=256,
 )
 
 
-def tuning_for(info: AdapterInfo) -> Tuning:
-    return SOFTWARE if info.is_software else HARDWARE
+def tuning_for(info: AdapterInfo, *, exact: bool = True) -> Tuning:
+    """The tuning of a class of adapters; what is not ``exact`` may multiply in halves where the adapter has them."""
+    if info.is_software:
+        return SOFTWARE
+    return HARDWARE if exact or F16 not in info.features else with_products(HARDWARE, "f16")
+
+
+def with_products(tuning: Tuning, products: str) -> Tuning:
+    """Tiles whose elements are multiplied in another type, beside those for weights that cannot be."""
+    blocks = 2 if products == "int8" else 1
+    tiles = [shape for shape in tuning.matmul if isinstance(shape, TileShape)]
+    others = [shape for shape in tuning.matmul if shape not in tiles]
+    pairs = [(tile, replace(tile, products=products, blocks=blocks)) for tile in tiles]
+    return replace(tuning, matmul=(*others, *(shape for pair in pairs for shape in pair)))

@@ -18,9 +18,22 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 import wgpu  # noqa: E402
 
 from bridge.errors import DeviceError  # noqa: E402
-from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, is_software_adapter  # noqa: E402
+from bridge.gpu.device import (  # noqa: E402
+    F16,
+    PACKED_DOT,
+    SUBGROUPS,
+    AdapterInfo,
+    Counters,
+    Dispatch,
+    Limits,
+    Segment,
+    is_software_adapter,
+)
 from bridge.gpu.pacing import Pacer, Work  # noqa: E402
 from bridge.gpu.upload import Pump  # noqa: E402
+
+_FEATURES = {F16: F16, "subgroup": SUBGROUPS}
+"""wgpu's names of the features that kernels may use; it has packed dot products wherever it runs, and does not say so."""
 
 LOST = "device is lost"
 """In wgpu's words. What wgpu refuses so can be caught, but for a submit, which ends the process."""
@@ -36,7 +49,8 @@ async def request_device(power: str = "high-performance", force_software: bool =
         raise DeviceError(f"no WebGPU adapter was found: {_first_line(error)}") from None
     wanted = {name: adapter.limits[name] for name in ("max-buffer-size", "max-storage-buffer-binding-size")}
     try:
-        device = adapter.request_device_sync(required_limits=wanted)
+        device = adapter.request_device_sync(required_limits=wanted,
+                                             required_features=[name for name in _FEATURES if name in adapter.features])
     except Exception as error:
         raise DeviceError(f"the WebGPU adapter gave no device: {_first_line(error)}") from None
     return WgpuDevice(adapter, device)
@@ -78,7 +92,10 @@ class WgpuDevice:
         info = adapter.info
         self.info = AdapterInfo(**{key: info[key] for key in ("vendor", "architecture", "device", "description")})
         software = info["adapter_type"] == "CPU" or is_software_adapter(self.info)
-        self.info = replace(self.info, is_software=software)
+        features = [ours for name, ours in _FEATURES.items() if name in device.features]
+        # wgpu 0.32 misspells the sizes of subgroups.
+        least = info.get("subgroup_min_size", info.get("stackgroup_min_size", 0)) if SUBGROUPS in features else 0
+        self.info = replace(self.info, is_software=software, features=(*features, PACKED_DOT), subgroup_min_size=least)
 
     @property
     def lost(self) -> str | None:

@@ -181,16 +181,16 @@ async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options:
     default = SOFTWARE_N_UBATCH if software else DEFAULT_N_UBATCH if machine.device or machine.cpu else REFERENCE_N_UBATCH
     sizes = session_sizes(graph, options, default)
     common = {**asdict(sizes), "kv_type": options.kv_type}
+    precision = options.precision or ("exact" if options.kv_type == "f32" else "fast")
     if machine.device is not None:
         from bridge.gpu.session import GpuSession
         from bridge.gpu.tuning import tuning_for
 
-        plan = lower(graph, tuning_for(machine.device.info).rules)
-        session = await GpuSession.create(machine.device, plan, **common)
+        tuning = tuning_for(machine.device.info, exact=precision == "exact")
+        session = await GpuSession.create(machine.device, lower(graph, tuning.rules), tuning=tuning, **common)
     elif machine.cpu is not None:
         from bridge.simd.session import SimdSession
 
-        precision = options.precision or ("exact" if options.kv_type == "f32" else "fast")
         session = await SimdSession.create(machine.cpu, lower(graph), threads=options.threads,
                                            threads_batch=options.threads_batch, precision=precision, **common)
     else:

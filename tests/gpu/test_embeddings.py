@@ -34,7 +34,7 @@ def test_token_vectors_equal_llama_cpps(name):
 @pytest.mark.parametrize("name", ["bert-mean-q5_1", "modern-bert-rerank-q8_0", "gemma-embedding-dense-q8_0"])
 def test_what_hardware_adapters_fuse_changes_nothing(name, monkeypatch):
     for module in ("bridge.gpu.tuning", "bridge.gpu.session"):
-        monkeypatch.setattr(f"{module}.tuning_for", lambda info: HARDWARE)
+        monkeypatch.setattr(f"{module}.tuning_for", lambda info, **options: HARDWARE)
     asyncio.run(_on_a_device(check_pooled, embedding_case(name)))
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bridge.gpu.tuning import HARDWARE
+from bridge.gpu.tuning import HARDWARE, with_products
 from bridge.gpu.wgpu_device import request_device
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
@@ -15,19 +15,21 @@ from tests.golden import (
 GREEDY = SamplingOptions(temp=0.0, penalty=1.0)
 
 
-async def _check(case):
+async def _check(case, reference="f32_reference", **options):
     device = await request_device()
 
     async def devices():
         return device
 
-    options = LoadOptions(n_ctx=case["n_ctx"], backend="webgpu", kv_type="f32")
+    options = LoadOptions(n_ctx=case["n_ctx"], backend="webgpu", kv_type="f32", **options)
     model = await load_model(str(model_path(case)), options, devices=devices)
     try:
         for prompt in telling_prompts(case):
             expected = prompt["expected"]
             logits = await model.evaluate(prompt["tokens"], outputs="all")
-            assert worst_difference(logits, expected) <= tolerance(case), prompt["name"]
+            assert worst_difference(logits, expected) <= tolerance(case, reference), prompt["name"]
+            if reference != "f32_reference":
+                continue
             options = GenerateOptions(n_predict=len(expected["greedy"]), sampling=GREEDY, ignore_eos=True)
             tokens = [piece.token async for piece in model.generate(prompt["tokens"], options)]
             assert same_continuation(tokens, expected), prompt["name"]
@@ -41,12 +43,23 @@ def test_webgpu_equals_llama_cpp(name):
     asyncio.run(_check(golden(name)))
 
 
+def _with_tuning(monkeypatch, tuning):
+    for module in ("bridge.gpu.tuning", "bridge.gpu.session"):
+        monkeypatch.setattr(f"{module}.tuning_for", lambda info, **options: tuning)
+
+
 @pytest.mark.parametrize("name", ["gemma3-f16", "qwen3-f16", "phi3-q8_0", "quant-llama-Q4_K_M"])
 def test_what_hardware_adapters_fuse_changes_nothing(name, monkeypatch):
     """Their kernels, too: other tiles, and norms inside products."""
-    for module in ("bridge.gpu.tuning", "bridge.gpu.session"):
-        monkeypatch.setattr(f"{module}.tuning_for", lambda info: HARDWARE)
-    asyncio.run(_check(golden(name)))
+    _with_tuning(monkeypatch, HARDWARE)
+    asyncio.run(_check(golden(name), n_ubatch=64))
+
+
+@pytest.mark.parametrize("name, products", [("gemma3-f16", "f16"), ("quant-llama-Q4_K_M", "f16"),
+                                            ("quant-llama-Q4_K_M", "int8"), ("phi3-q8_0", "int8")])
+def test_products_in_narrower_types_are_within_llama_cpps_own_rounding(name, products, monkeypatch):
+    _with_tuning(monkeypatch, with_products(HARDWARE, products))
+    asyncio.run(_check(golden(name), "llama_cpp", n_ubatch=64))
 
 
 async def _real_continuation(name, n_predict):

@@ -10,7 +10,7 @@ from bridge.errors import Cancelled, DeviceError, InputError, SourceError, Unsup
 from bridge.gguf import BytesSource
 from bridge.gpu.device import Limits
 from bridge.gpu.session import GpuSession
-from bridge.gpu.tuning import HARDWARE, SOFTWARE
+from bridge.gpu.tuning import HARDWARE, SOFTWARE, with_products
 from bridge.gpu.weights import place_weights
 from bridge.gpu.wgpu_device import request_device
 from bridge.graph import GraphBuilder, RopeTable
@@ -285,10 +285,9 @@ def test_compile_errors_name_the_pipeline(device):
 
 def test_kernels_stay_within_the_limits_every_adapter_has():
     core = Limits()
-    for tuning in (SOFTWARE, HARDWARE):
+    for tuning in (SOFTWARE, *(with_products(HARDWARE, products) for products in ("f32", "f16", "int8"))):
         for shape in tuning.matmul:
-            shared = shape.rows * shape.tokens * shape.workgroup * 4 if shape.lanes > 1 else 0
-            assert shared <= core.max_compute_workgroup_storage_size
+            assert shape.workgroup_nbytes <= core.max_compute_workgroup_storage_size
             assert shape.workgroup <= core.max_compute_invocations_per_workgroup
 
 

@@ -45,10 +45,16 @@ def may_be_mixed(matrices: Sequence[Matrix]) -> bool:
 
 
 def _call(b: CallBuilder, step: Step, product: Product, matrices: Sequence[Matrix], part: int) -> Call:
-    shapes = (shape for shape in b.tuning.matmul if shape.takes_norm or product.norm is None)
-    choices = tuple(_choice(b, product, matrices, part, shape) for shape in shapes)
+    choices = tuple(_choice(b, product, matrices, part, shape) for shape in _shapes(b, product, matrices))
     return Call(step.name, choices, _dims(step, product, matrices, part), _operands(step, product, matrices, part),
                 step.rows)
+
+
+def _shapes(b: CallBuilder, product: Product, matrices: Sequence[Matrix]) -> list[MatmulShape]:
+    """Those of the tuning that can do it, without any that a later one is always preferred to."""
+    able = [shape for shape in b.tuning.matmul if all(shape.takes(matrix.format) for matrix in matrices)
+            and (shape.takes_norm or product.norm is None)]
+    return [shape for i, shape in enumerate(able) if all(shape.from_rows < later.from_rows for later in able[i + 1:])]
 
 
 def _choice(b: CallBuilder, product: Product, matrices: Sequence[Matrix], part: int, shape: MatmulShape) -> Choice:

@@ -1,0 +1,80 @@
+"""Products of many tokens in tiles, in each type of products, against the numpy reference."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bridge.gpu.device import F16, PACKED_DOT, AdapterInfo
+from bridge.gpu.formats import FORMATS
+from bridge.gpu.tuning import HARDWARE, SOFTWARE, TileShape, tuning_for, with_products
+from tests.gpu.harness import OneOperation, run
+from tests.gpu.test_block_formats import n_in_of
+
+NEEDS = {"f32": None, "f16": F16, "int8": PACKED_DOT}
+TOLERANCE = {"f32": 3e-6, "f16": 4e-3, "int8": 1.5e-2}
+N_TOKENS, N_OUT = 37, 43  # two tiles of tokens and of rows, the second neither full nor a multiple of anything
+
+
+def in_tiles(products, **sizes):
+    """Hardware's tuning with that one tile for everything; twice as many blocks at once as needed for bytes."""
+    sizes = {"workgroup": 64, "rows": 4, "columns": 4, "tokens": 32} | sizes
+    floats = TileShape(**sizes, from_rows=1)
+    tile = replace(floats, products=products, blocks=2 if products == "int8" else 1)
+    return replace(HARDWARE, matmul=(HARDWARE.matmul[0], floats, tile), norm_apart=1)
+
+
+def products_of(names):
+    """One graph that multiplies the same rows with a matrix of each format, and its results side by side."""
+    rng = np.random.default_rng(11)
+    op = OneOperation(rng.standard_normal((N_TOKENS, 512)).astype(np.float32) * np.exp(rng.uniform(-4, 4, (N_TOKENS, 1))))
+    b, x, results = op.builder, op.x(), None
+    for name in names:
+        n_in = n_in_of(name)
+        if FORMATS[name].type.block_size == 1:
+            op.tensors.add_normal(f"{name}.weight", N_OUT, n_in, type_name=name)
+        else:
+            op.tensors.add_blocks(f"{name}.weight", name, N_OUT, n_in)
+        product = b.matmul(b.columns(x, 0, n_in) if n_in < 512 else x, name, N_OUT)
+        results = product if results is None else b.concat(results, product)
+    return op.finish(results), op.tensors
+
+
+@pytest.mark.parametrize("products", NEEDS)
+def test_every_format_in_tiles(device, products):
+    if NEEDS[products] and NEEDS[products] not in device.info.features:
+        pytest.skip(f"this adapter has no {NEEDS[products]}")
+    check_every_format_in_tiles(device, products, list(FORMATS))
+
+
+def check_every_format_in_tiles(device, products, names):
+    graph, tensors = products_of(names)
+    got, expected = run(device, graph, tensors, [(list(range(N_TOKENS)), 0)], tuning=in_tiles(products), n_ubatch=N_TOKENS,
+                        max_outputs=N_TOKENS)
+    for i, name in enumerate(names):
+        mine, right = (rows[:, i * N_OUT:(i + 1) * N_OUT] for rows in (got, expected))
+        # Rows of x differ by a factor of 3000, so that each must be right by its own measure.
+        worst = (np.abs(mine - right).max(axis=1) / np.abs(right).max(axis=1)).max()
+        narrow = TileShape(64, 4, 4, 32, 1, products).takes(FORMATS[name])
+        assert worst <= TOLERANCE[products if narrow else "f32"], f"{name} differs by {worst:.2e}"
+        assert narrow == (worst > TOLERANCE["f32"]) or products == "f32", f"{name} was not multiplied in {products}"
+
+
+@pytest.mark.parametrize("products, sizes", [("f32", {"workgroup": 256, "tokens": 64}),
+                                             ("f16", {"workgroup": 128, "rows": 8, "tokens": 64}),
+                                             ("int8", {"workgroup": 128, "columns": 2, "tokens": 16})])
+def test_other_sizes_of_tiles(device, products, sizes):
+    if NEEDS[products] and NEEDS[products] not in device.info.features:
+        pytest.skip(f"this adapter has no {NEEDS[products]}")
+    graph, tensors = products_of(["Q6_K"])
+    got, expected = run(device, graph, tensors, [(list(range(N_TOKENS)), 0)], tuning=in_tiles(products, **sizes),
+                        n_ubatch=N_TOKENS, max_outputs=N_TOKENS)
+    assert np.abs(got - expected).max() <= TOLERANCE[products] * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("features, exact, products", [((), False, {"f32"}), ((F16,), True, {"f32"}),
+                                                       ((F16, PACKED_DOT), False, {"f32", "f16"})])
+def test_narrower_products_only_where_they_are_there_and_may_be(features, exact, products):
+    hardware = tuning_for(AdapterInfo("vendor", features=features), exact=exact)
+    assert {shape.products for shape in hardware.matmul if isinstance(shape, TileShape)} == products
+    assert tuning_for(AdapterInfo("vendor", is_software=True, features=features), exact=exact) == SOFTWARE
