@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from bridge.errors import Cancelled, DeviceError, InputError, SourceError
+from bridge.gpu.device import PACKED_DOT
 from bridge.gpu.formats import FORMATS
 from bridge.gpu.session import GpuSession
 from bridge.gpu.tuning import HARDWARE, SOFTWARE
 from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
-from tests.gpu import test_block_formats, test_fused, test_operations
+from tests.gpu import test_block_formats, test_fused, test_operations, test_tiles
 from tests.gpu.harness import assert_close, reference_of, run
 from tests.gpu.test_session import N_VOCAB, tiny_model
 from tools.page_gpu import PageSource, open_page_device
@@ -114,6 +115,14 @@ def test_every_format(page_device, type_name, tuning):
     for tokens in ([2], [0, 1, 2, 3, 4, 5, 6]):
         got, expected = run(page_device, graph, op.tensors, [(tokens, 0)], tuning=tuning)
         assert_close(got, expected)
+
+
+def test_products_in_tiles(page_device):
+    """Chromium has packed dot products everywhere; its SwiftShader has no shader-f16."""
+    assert PACKED_DOT in page_device.info.features
+    for products in ("f32", "int8"):
+        test_tiles.check_every_format_in_tiles(page_device, products, ["F16", "Q4_0", "Q8_0", "Q6_K", "IQ2_XXS"])
+    test_fused.test_a_fused_layer_in_tiles(page_device, "two formats with biases", "f32", 3e-5)
 
 
 @pytest.mark.parametrize("name, tuning", [("normed heads", HARDWARE), ("two formats with biases", HARDWARE),

@@ -12,7 +12,7 @@ from tests.gpu.harness import OneOperation, run
 from tests.gpu.test_block_formats import n_in_of
 
 NEEDS = {"f32": None, "f16": F16, "int8": PACKED_DOT}
-TOLERANCE = {"f32": 3e-6, "f16": 4e-3, "int8": 1.5e-2}
+TOLERANCE = {"f32": 3e-6, "f16": 4e-3, "int8": 3e-2}
 N_TOKENS, N_OUT = 37, 43  # two tiles of tokens and of rows, the second neither full nor a multiple of anything
 
 
