@@ -16,6 +16,7 @@ from bridge.gpu.tuning import HARDWARE, SOFTWARE
 from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
 from tests.gpu import test_block_formats, test_fused, test_operations, test_tiles
+from tests.gpu.conftest import ROW_KERNELS
 from tests.gpu.harness import assert_close, reference_of, run
 from tests.gpu.test_session import N_VOCAB, tiny_model
 from tools.page_gpu import PageSource, open_page_device
@@ -102,7 +103,7 @@ def test_a_token_in_steady_state_costs_four_calls_one_submit_and_one_map(page_de
 
 @pytest.mark.parametrize("type_name, tuning", [
     *(pytest.param(name, SOFTWARE, id=name) for name in FORMATS),
-    *(pytest.param(name, HARDWARE, id=f"{name}-hardware") for name in ("F16", "Q8_0", "Q4_K", "Q6_K")),
+    *(pytest.param(name, ROW_KERNELS, id=f"{name}-hardware") for name in ("F16", "Q8_0", "Q4_K", "Q6_K")),
 ])
 def test_every_format(page_device, type_name, tuning):
     n_in = test_block_formats.n_in_of(type_name)
@@ -125,7 +126,7 @@ def test_products_in_tiles(page_device):
     test_fused.test_a_fused_layer_in_tiles(page_device, "two formats with biases", "f32", 3e-5)
 
 
-@pytest.mark.parametrize("name, tuning", [("normed heads", HARDWARE), ("two formats with biases", HARDWARE),
+@pytest.mark.parametrize("name, tuning", [("normed heads", ROW_KERNELS), ("two formats with biases", ROW_KERNELS),
                                           ("whole tensors", SOFTWARE)])
 def test_fused_layers(page_device, name, tuning):
     test_fused.test_a_fused_layer_equals_the_reference(page_device, tuning, name)
@@ -138,7 +139,7 @@ def test_operations_with_hard_cases(page_device):
     asyncio.run(test_operations.caches_after_comparing(page_device, SOFTWARE, "q8_0/q4_0", saved=False))
     test_operations.test_mixture_of_experts(page_device, HARDWARE, "Q8_0", False)
     test_operations.test_rope(page_device, head_dim=10, n_rot=6, style="neox")
-    test_operations.test_matmul_of_any_even_width(page_device, HARDWARE, "F16", 34)
+    test_operations.test_matmul_of_any_even_width(page_device, ROW_KERNELS, "F16", 34)
     for act in ("silu", "gelu"):
         test_operations.test_glu_up_to_extreme_values(page_device, act)
     test_operations.test_add_scale_and_softcap(page_device)
