@@ -219,3 +219,21 @@ test('memory that is not there names the buffer, and a smaller one is had afterw
   await device.check();
   assert.equal(JSON.parse(device.counters()).buffers, 1);
 });
+
+test('of a file a few chunks are held at a time, however large it is', async () => {
+  const { device, fake } = await opened();
+  const size = 100 << 20;
+  const buffer = device.createBuffer(size, false, 'weights');
+  const chunk = new Uint8Array(1 << 20);
+  const source = {
+    async* stream(offset, length) {
+      for (let at = 0; at < length; at += chunk.length) yield chunk;
+    },
+  };
+  const plan = { ranges: [[0, size, 1]], segments: [[0, size, buffer, 'weights', 0]] };
+  await device.upload(source, JSON.stringify(plan), () => {});
+  const { peak_bytes_in_flight: peak, waits } = JSON.parse(device.counters());
+  assert.ok(peak >= chunk.length && peak <= 16 << 20, `${peak} bytes were in flight`);
+  assert.ok(waits >= size / (16 << 20));
+  assert.equal(fake.queue.writes.reduce((sum, [, , nbytes]) => sum + nbytes, 0), size);
+});

@@ -23,7 +23,8 @@ MODEL_NAMES = ["llama-tied-f32.gguf", "qwen3-f16.gguf", "quant-llama-Q4_K_M.gguf
                "gemma3-f16.gguf"]
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", [*MODEL_NAMES, "qwen3moe-q8_0.gguf", "deepseek2-q8_0.gguf", "mamba2-q8_0.gguf",
+                                  "modern-bert-q8_0.gguf"])
 def test_webgpu_allocates_what_was_told(name):
     from bridge.gpu.wgpu_device import request_device
 
