@@ -5,18 +5,20 @@
  * Knows nothing about models or kernels. Errors are GpuDeviceError; those of a byte source pass through unchanged.
  */
 
+import { openAdapter } from './gpu_device/adapter.js';
 import { Completion } from './gpu_device/completion.js';
+import { GpuDeviceError } from './gpu_device/error.js';
 import { ProgressMeter } from './gpu_device/progress_meter.js';
 import { SegmentWriter } from './gpu_device/segment_writer.js';
+
+export { GpuDeviceError };
 
 const SYNC_BYTES = 16 << 20; // written to the device before the upload waits for it
 const BINDING_TYPES = { uniform: 'uniform', read: 'read-only-storage', write: 'storage' };
 const ERROR_FILTERS = ['validation', 'out-of-memory', 'internal'];
-const WANTED_LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize'];
-const FEATURES = ['shader-f16', 'subgroups']; // what kernels may use where it is there
-const LANGUAGE_FEATURES = ['packed_4x8_integer_dot_product'];
 const LIMITS = [
-  ...WANTED_LIMITS,
+  'maxBufferSize',
+  'maxStorageBufferBindingSize',
   'maxStorageBuffersPerShaderStage',
   'maxComputeWorkgroupStorageSize',
   'maxComputeInvocationsPerWorkgroup',
@@ -25,10 +27,6 @@ const LIMITS = [
   'minUniformBufferOffsetAlignment',
 ];
 
-export class GpuDeviceError extends Error {
-  name = 'GpuDeviceError';
-}
-
 /**
  * The best adapter's device, with the largest buffers it allows.
  *
@@ -36,40 +34,10 @@ export class GpuDeviceError extends Error {
  * @returns {Promise<GpuDevice>}
  */
 export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPreference = 'high-performance' } = {}) {
-  if (!gpu) {
-    throw new GpuDeviceError('this browser has no WebGPU here (navigator.gpu is missing; it needs a secure context)');
-  }
-  const adapter = await gpu.requestAdapter({ powerPreference });
-  if (!adapter) throw new GpuDeviceError('WebGPU found no adapter');
-  const requiredLimits = Object.fromEntries(
-    WANTED_LIMITS.filter((name) => name in adapter.limits).map((name) => [name, adapter.limits[name]]),
-  );
-  let device;
-  try {
-    const requiredFeatures = FEATURES.filter((name) => adapter.features?.has(name));
-    device = await adapter.requestDevice({ requiredLimits, requiredFeatures }).catch((error) => {
-      console.warn(`WebGPU with the adapter's own limits and features was refused (${error.message}); trying without`);
-      return adapter.requestDevice();
-    });
-  } catch (error) {
-    throw new GpuDeviceError(`the WebGPU adapter gave no device: ${error.message}`);
-  }
-  const info = adapter.info ?? (await adapter.requestAdapterInfo?.()) ?? {}; // a method in browsers of 2023
+  const { device, info, abilities } = await openAdapter(gpu, powerPreference);
   const completion = new Completion(device.queue);
   await completion.measure();
-  return new GpuDevice(device, completion, {
-    vendor: info.vendor ?? '',
-    architecture: info.architecture ?? '',
-    device: info.device ?? '',
-    description: info.description ?? '',
-    isFallback: Boolean(info.isFallbackAdapter ?? adapter.isFallbackAdapter),
-  }, {
-    features: [
-      ...FEATURES.filter((name) => device.features?.has(name)),
-      ...LANGUAGE_FEATURES.filter((name) => gpu.wgslLanguageFeatures?.has(name)),
-    ],
-    subgroupMinSize: info.subgroupMinSize ?? 0,
-  });
+  return new GpuDevice(device, completion, info, abilities);
 }
 
 export class GpuDevice {
@@ -92,7 +60,7 @@ export class GpuDevice {
     buffers: 0, buffer_bytes: 0, created: 0, submits: 0, dispatches: 0, maps: 0, bytes_read: 0, waits: 0, peak_bytes_in_flight: 0,
   };
 
-  constructor(device, completion, info, abilities = { features: [], subgroupMinSize: 0 }) {
+  constructor(device, completion, info, abilities) {
     this.#device = device;
     this.#queue = device.queue;
     this.#completion = completion;

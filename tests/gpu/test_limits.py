@@ -8,7 +8,7 @@ from bridge.gguf import open_gguf
 from bridge.gpu.calls import CallBuilder
 from bridge.gpu.device import Limits
 from bridge.gpu.steps import calls_of
-from bridge.gpu.tuning import HARDWARE, SOFTWARE
+from bridge.gpu.tuning import HARDWARE, SOFTWARE, with_products
 from bridge.gpu.weights import place_weights
 from bridge.gpu.wgsl import kernel_source
 from bridge.graph.cache import CacheLayout, cache_types
@@ -33,7 +33,8 @@ def pipelines_of(path, tuning, kv_type="f16"):
     return {choice.pipeline for step in plan.steps for call in calls_of(builder, step) for choice in call.choices}
 
 
-@pytest.mark.parametrize("tuning", [SOFTWARE, HARDWARE], ids=["software", "hardware"])
+@pytest.mark.parametrize("tuning", [SOFTWARE, HARDWARE, with_products(HARDWARE, "f16"), with_products(HARDWARE, "int8")],
+                         ids=["software", "hardware", "halves", "bytes"])
 def test_no_pipeline_of_any_model_takes_more_than_every_device_has(tuning):
     pipelines = set()
     for path in sorted(MODELS.glob("*.gguf")):

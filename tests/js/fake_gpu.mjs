@@ -189,11 +189,11 @@ export class FakeAdapter {
   async requestDevice(descriptor = {}) {
     this.requests.push(descriptor);
     this.refuses(descriptor);
-    this.made = new FakeDevice({ ...this.device, limits: this.granted });
+    this.made = new FakeDevice({ ...this.device, limits: this.granted, features: descriptor.requiredFeatures });
     return this.made;
   }
 }
 
-export function gpuOf(adapter) {
-  return { requestAdapter: async () => adapter };
+export function gpuOf(adapter, ...wgslLanguageFeatures) {
+  return { requestAdapter: async () => adapter, wgslLanguageFeatures: new Set(wgslLanguageFeatures) };
 }

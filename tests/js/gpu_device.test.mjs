@@ -43,7 +43,7 @@ test('an adapter that gives no device is an error with its reason', async () => 
 });
 
 test('limits of buffers are asked for as the adapter has them, and the device says what it got', async () => {
-  const limits = { ...CORE_LIMITS, maxBufferSize: 4 << 30, maxStorageBufferBindingSize: 2 ** 31 };
+  const limits = { ...CORE_LIMITS, maxBufferSize: 2 ** 32, maxStorageBufferBindingSize: 2 ** 31 };
   const { adapter, device } = await opened({ limits, granted: CORE_LIMITS });
   assert.deepEqual(adapter.requests[0].requiredLimits, {
     maxBufferSize: limits.maxBufferSize, maxStorageBufferBindingSize: 2 ** 31,
@@ -62,13 +62,37 @@ test('a device is had without the larger limits where the browser refuses them a
   const warned = [];
   console.warn = (text) => warned.push(text);
   const { adapter, device } = await opened({
+    features: ['shader-f16'],
     refuses: ({ requiredLimits }) => {
       if (requiredLimits) throw new Error('maxBufferSize is above what is there');
     },
   });
   assert.equal(adapter.requests.length, 2);
-  assert.deepEqual(JSON.parse(device.describe()).limits, CORE_LIMITS);
+  const described = JSON.parse(device.describe());
+  assert.deepEqual([described.limits, described.features], [CORE_LIMITS, []]);
   assert.match(warned[0], /maxBufferSize is above what is there/);
+});
+
+for (const [has, language, told] of [
+  [[], [], []],
+  [['subgroups', 'timestamp-query'], ['pointer_composite_access'], ['subgroups']],
+  [['shader-f16'], ['packed_4x8_integer_dot_product'], ['shader-f16', 'packed_4x8_integer_dot_product']],
+]) {
+  test(`of an adapter with ${has.concat(language).join(', ') || 'no features'} what kernels use is asked for`, async () => {
+    const adapter = new FakeAdapter({ features: has, info: { subgroupMinSize: 8 } });
+    const device = await requestDevice({ gpu: gpuOf(adapter, ...language) });
+    const { features, subgroupMinSize } = JSON.parse(device.describe());
+    assert.deepEqual([features, subgroupMinSize], [told, 8]);
+    assert.deepEqual(adapter.requests[0].requiredFeatures, told.filter((name) => has.includes(name)));
+  });
+}
+
+test('a browser too old to tell features and limits has a device', async () => {
+  const adapter = new FakeAdapter();
+  const made = { requestDevice: (descriptor) => adapter.requestDevice(descriptor) };
+  const device = await requestDevice({ gpu: { requestAdapter: async () => made } });
+  const { features, subgroupMinSize } = JSON.parse(device.describe());
+  assert.deepEqual([features, subgroupMinSize], [[], 0]);
 });
 
 for (const [what, options, vendor] of [

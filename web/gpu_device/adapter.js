@@ -1,0 +1,55 @@
+/** From `navigator.gpu` to a device with all that its adapter has, or an error that says what is missing. */
+
+import { GpuDeviceError } from './error.js';
+
+const WANTED_LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize'];
+const FEATURES = ['shader-f16', 'subgroups']; // what kernels may use where it is there
+const LANGUAGE_FEATURES = ['packed_4x8_integer_dot_product'];
+
+/**
+ * @param {GPU} [gpu]
+ * @param {GPUPowerPreference} powerPreference
+ * @returns {Promise<{device: GPUDevice, info: object, abilities: {features: string[], subgroupMinSize: number}}>}
+ */
+export async function openAdapter(gpu, powerPreference) {
+  if (!gpu) {
+    throw new GpuDeviceError('this browser has no WebGPU here (navigator.gpu is missing; it needs a secure context)');
+  }
+  const adapter = await gpu.requestAdapter({ powerPreference });
+  if (!adapter) throw new GpuDeviceError('WebGPU found no adapter');
+  const device = await deviceOf(adapter);
+  const info = adapter.info ?? (await adapter.requestAdapterInfo?.()) ?? {}; // a method in browsers of 2023
+  return {
+    device,
+    info: {
+      vendor: info.vendor ?? '',
+      architecture: info.architecture ?? '',
+      device: info.device ?? '',
+      description: info.description ?? '',
+      isFallback: Boolean(info.isFallbackAdapter ?? adapter.isFallbackAdapter),
+    },
+    abilities: {
+      features: [
+        ...FEATURES.filter((name) => device.features?.has(name)),
+        ...LANGUAGE_FEATURES.filter((name) => gpu.wgslLanguageFeatures?.has(name)),
+      ],
+      subgroupMinSize: info.subgroupMinSize ?? 0,
+    },
+  };
+}
+
+/** Limits that a browser does not know must not be asked for, and not all that it tells of is always granted. */
+async function deviceOf(adapter) {
+  const limits = WANTED_LIMITS.filter((name) => adapter.limits?.[name]).map((name) => [name, adapter.limits[name]]);
+  const requiredFeatures = FEATURES.filter((name) => adapter.features?.has(name));
+  try {
+    return await adapter.requestDevice({ requiredLimits: Object.fromEntries(limits), requiredFeatures });
+  } catch (error) {
+    console.warn(`WebGPU with the adapter's own limits and features was refused (${error.message}); trying without`);
+  }
+  try {
+    return await adapter.requestDevice();
+  } catch (error) {
+    throw new GpuDeviceError(`the WebGPU adapter gave no device: ${error.message}`);
+  }
+}

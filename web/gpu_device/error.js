@@ -1,0 +1,3 @@
+export class GpuDeviceError extends Error {
+  name = 'GpuDeviceError';
+}
