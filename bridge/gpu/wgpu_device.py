@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ from bridge.gpu.upload import Pump  # noqa: E402
 _FEATURES = {F16: F16, "subgroup": SUBGROUPS}
 """wgpu's names of the features that kernels may use; it has packed dot products wherever it runs, and does not say so."""
 
+_WANTED_LIMITS = ("max-buffer-size", "max-storage-buffer-binding-size")
+
 LOST = "device is lost"
 """In wgpu's words. What wgpu refuses so can be caught, but for a submit, which ends the process."""
 
@@ -47,13 +50,17 @@ async def request_device(power: str = "high-performance", force_software: bool =
         adapter = wgpu.gpu.request_adapter_sync(power_preference=power, force_fallback_adapter=force_software)
     except Exception as error:  # wgpu raises RuntimeError, or ValueError for names; without a driver also OSError
         raise DeviceError(f"no WebGPU adapter was found: {_first_line(error)}") from None
-    wanted = {name: adapter.limits[name] for name in ("max-buffer-size", "max-storage-buffer-binding-size")}
+    wanted = {name: adapter.limits[name] for name in _WANTED_LIMITS if name in adapter.limits}
+    features = [name for name in _FEATURES if name in adapter.features]
     try:
-        device = adapter.request_device_sync(required_limits=wanted,
-                                             required_features=[name for name in _FEATURES if name in adapter.features])
+        return WgpuDevice(adapter, adapter.request_device_sync(required_limits=wanted, required_features=features))
+    except Exception as error:
+        warnings.warn(f"WebGPU with the adapter's own limits and features was refused ({_reason(error)}); trying without",
+                      stacklevel=2)
+    try:
+        return WgpuDevice(adapter, adapter.request_device_sync())
     except Exception as error:
         raise DeviceError(f"the WebGPU adapter gave no device: {_first_line(error)}") from None
-    return WgpuDevice(adapter, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +95,11 @@ class WgpuDevice:
         self._fence_is_set = False
         self.pacer = Pacer()
         self.counters = Counters()
-        self.limits = Limits(**{name: device.limits[name.replace("_", "-")] for name in Limits.__dataclass_fields__})
+        known = {name: device.limits.get(name.replace("_", "-")) for name in Limits.__dataclass_fields__}
+        self.limits = Limits(**{name: value for name, value in known.items() if value is not None})
         info = adapter.info
-        self.info = AdapterInfo(**{key: info[key] for key in ("vendor", "architecture", "device", "description")})
-        software = info["adapter_type"] == "CPU" or is_software_adapter(self.info)
+        self.info = AdapterInfo(**{key: info.get(key, "") for key in ("vendor", "architecture", "device", "description")})
+        software = info.get("adapter_type") == "CPU" or is_software_adapter(self.info)
         features = [ours for name, ours in _FEATURES.items() if name in device.features]
         # wgpu 0.32 misspells the sizes of subgroups.
         least = info.get("subgroup_min_size", info.get("stackgroup_min_size", 0)) if SUBGROUPS in features else 0
