@@ -109,7 +109,8 @@ def _row(kernel: Kernel, speed: DeviceSpeed) -> dict[str, Any]:
                            "bytes": kernel.cost.nbytes, "flop": kernel.cost.flop}
     if kernel.total_seconds is not None:
         moved, computed = kernel.cost.nbytes / kernel.total_seconds, kernel.cost.flop / kernel.total_seconds
-        row |= {"microseconds": round(1e6 * kernel.seconds, 2), "gb_per_second": _giga(moved), "gflops": _giga(computed),
+        row |= {"microseconds": round(1e6 * kernel.seconds, 2),
+                "gb_per_second": _giga(moved), "gflops": _giga(computed),
                 "of_copy": round(moved / speed.copy, 3), "of_peak": round(computed / speed.peak, 3)}
     return row
 

@@ -44,7 +44,7 @@ class ProgramTimer:
         self._device.free([self._readback, self._result])
 
     async def seconds(self, dispatches: Sequence[Dispatch], params: Any, block: bytes) -> float:
-        """Of one dispatch, the mean over the given ones, which are replayed in turn; ``params`` gets ``block`` first."""
+        """Of one dispatch, the mean over those given, which are replayed in turn; ``params`` gets ``block`` first."""
         count = 1
         while True:
             # Without their costs, by which the device would cut the program into several submits (bridge.gpu.pacing).

@@ -39,7 +39,7 @@ async def count_tokens(model: Any, device: Any, n_tokens: int) -> dict[str, floa
 
 def median(runs: list[dict], key: str) -> float | None:
     values = [figures[key] for figures in runs if figures[key] is not None]
-    return statistics.median(values) if values else None
+    return round(statistics.median(values), 3) if values else None
 
 
 async def _generate(model: Any, n_prompt: int, n_predict: int) -> None:

@@ -9,7 +9,7 @@ from bridge.gpu.device import Dispatch
 
 
 class ScriptedDevice:
-    """A dispatch's pipeline is the seconds it takes; every submission takes ``overhead`` more, the first one much more."""
+    """A dispatch's pipeline is the seconds it takes; a submission takes ``overhead`` more, the first one much more."""
 
     def __init__(self, overhead=0.3):
         self.now, self.overhead, self.runs, self.live = 0.0, overhead, [], 0
