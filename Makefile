@@ -2,6 +2,7 @@
 # make demo    serve the demo site and print its address                          PORT=
 # make test    every test, in CPython and in the browser                          ARGS='-k boot'
 # make bench   compare with llama.cpp compiled to WebAssembly, in one Chromium    ARGS='--models smollm2 --threads 1'
+# make bench-webgpu    time every kernel of a model on Chromium's WebGPU         ARGS='--models smollm2,synth:1b-Q4_0'
 # make gpu-check-kit    a folder that checks and measures this project on a machine with a GPU and no network
 # make dist    a plain folder, build/dist, that any static server can host
 # Everything needed is set up first and reused afterwards; 'make setup' does only that.
@@ -23,7 +24,7 @@ export PROMPT MODEL N GPU PORT
 # Folders too: one that lost a file is newer.
 PACKAGE_FILES := $(shell find bridge kernels -not -path '*/__pycache__*' 2>/dev/null)
 
-.PHONY: setup assets kernels wheel snapshot site models gemma minilm run demo test bench gpu-check-kit dist clean
+.PHONY: setup assets kernels wheel snapshot site models gemma minilm run demo test bench bench-webgpu gpu-check-kit dist clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -87,6 +88,9 @@ test: gemma minilm setup
 bench: gemma minilm setup
 	@$(PY) -m tools.bench_page $(ARGS)
 	@$(PY) -m tools.bench_embeddings
+
+bench-webgpu: gemma setup
+	@$(PY) -m tools.bench_webgpu $(ARGS)
 
 # For a machine with a GPU: copy build/gpu-check there and run tools/gpu_check.sh in it.
 gpu-check-kit: $(VENV)/.ready
