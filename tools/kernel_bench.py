@@ -129,15 +129,20 @@ class _Bench:
         cache = CacheLayout(plan.kv_layers, self.options.positions, n_tokens, "f16", "f16")
         builder = CallBuilder(plan, place_weights(plan, self.device.limits), self.tuning, cache=cache,
                               max_workgroups=self.device.limits.max_compute_workgroups_per_dimension)
-        (call,) = calls_of(builder, step)
+        n_splits = self.tuning.splits_of(self.options.positions) if n_tokens == 1 else 1
+        calls = [call for call in calls_of(builder, step) if call.takes(n_tokens, n_splits)]
         layout = BatchLayout(plan)
         handles: list[Any] = []
         try:
             params = self._buffer(handles, layout.nbytes(n_tokens, 1))
-            dispatch = await self._dispatch(handles, call, params, widths, n_tokens)
+            dispatches = [await self._dispatch(handles, call, params, widths, n_tokens) for call in calls]
             start = max(0, self.options.positions - n_tokens)
             block = layout.pack([0] * n_tokens, start, [])
+<<<<<<< HEAD
             seconds = await self.timer.seconds([dispatch], params, block)
+=======
+            seconds = await self._seconds(handles, dispatches, params, block, flop or 1e7)
+>>>>>>> 0ba6376 (Attention reads a key once for all heads and tokens that want it, and shares out the positions of a long context)
         finally:
             self.device.free(handles)
         row = {"kernel": label, "tokens": n_tokens, "microseconds": round(seconds * 1e6, 1)}
@@ -169,10 +174,34 @@ class _Bench:
             return self._buffer(handles, 2 * N_HEAD_KV * HEAD_DIM * self.options.positions)
         if operand.kind == "vector":
             return self._buffer(handles, 4 * N_HEAD * HEAD_DIM)
+        if operand.kind == "partials":
+            return self._buffer(handles, operand.key)
         if operand.kind == "grid":
             return self._filled(handles, grid_bytes(operand.key))
         return self._filled(handles, self._weights)
 
+<<<<<<< HEAD
+=======
+    async def _seconds(self, handles: list[Any], repeated: list[Dispatch], params: Any, block: bytes, flop: float) -> float:
+        clock = time.process_time if self.options.cpu else time.perf_counter
+        repeats = max(1, min(64, round(2e8 / flop)))
+        result = self._buffer(handles, 4)
+        readback = self.device.create_readback(result, 4, 4, 1)
+        handles.append(readback)
+
+        async def best(dispatches: list[Dispatch]) -> float:
+            program = self.device.create_program(dispatches, params, readback)
+            handles.append(program)
+            times = []
+            for _ in range(5):
+                begin = clock()
+                await self.device.run(program, block, 1)
+                times.append(clock() - begin)
+            return min(times)
+
+        return max(1e-9, await best(repeated * repeats) - await best([])) / repeats
+
+>>>>>>> 0ba6376 (Attention reads a key once for all heads and tokens that want it, and shares out the positions of a long context)
     def _buffer(self, handles: list[Any], size: int, uniform: bool = False) -> Any:
         handles.append(self.device.create_buffer(size, uniform=uniform, label="bench"))
         return handles[-1]

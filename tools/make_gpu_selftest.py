@@ -43,7 +43,6 @@ def answers() -> dict:
     rng = np.random.default_rng(20240229)
     return {
         "formats": {name: format_answers(name, rng) for name in FORMATS},
-        "attention": {dim: _base64(attention(dim)) for dim in selftest.HEAD_DIMS.values()},
     }
 
 
@@ -60,17 +59,6 @@ def format_answers(name: str, rng: np.random.Generator) -> dict:
 
 def inputs(width: int) -> np.ndarray:
     return np.array([[selftest.input_value(t, i) for i in range(width)] for t in range(selftest.N_TOKENS)])
-
-
-def attention(dim: int) -> np.ndarray:
-    """float64 [n_tokens, n_head * head_dim] of causal attention with scale 1 over the inputs."""
-    n, n_head, n_head_kv = selftest.N_TOKENS, selftest.N_HEAD, selftest.N_HEAD_KV
-    queries = inputs(n_head * dim).reshape(n, n_head, dim)
-    keys = inputs(n_head_kv * dim).reshape(n, n_head_kv, dim).repeat(n_head // n_head_kv, axis=1)
-    scores = np.einsum("thd,shd->hts", queries, keys)
-    weights = np.exp(scores - scores.max()) * np.tri(n)
-    weights /= weights.sum(axis=-1, keepdims=True)
-    return np.einsum("hts,shd->thd", weights, keys).reshape(n, -1)
 
 
 def _base64(values: np.ndarray) -> str:

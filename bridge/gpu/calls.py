@@ -47,8 +47,8 @@ class Pipeline(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """A buffer by what it holds: kind "slot", "matrix", "vector", "k", "v", "state", "grid", or "constant", whose key is its
-    numbers, floats or unsigned integers; ``part`` counts parts of a matrix."""
+    """A buffer by what it holds: kind "slot", "matrix", "vector", "k", "v", "state", "grid", "constant", whose key is its
+    numbers, floats or unsigned integers, or "partials", whose key is its bytes; ``part`` counts parts of a matrix."""
 
     kind: str
     key: int | str | tuple
@@ -66,8 +66,11 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; one of ``choices`` is for single rows,
-    ``repeat`` rows of the grid for each row of the batch, or ``once`` for all of them."""
+    """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; ``choices`` of which one takes the rows of a single
+    token, ``repeat`` rows of the grid for each row of the batch, or ``once`` for all of them.
+
+    ``splits_from`` and ``splits_below``: likewise for the number of shares that positions are split into (Tuning).
+    """
 
     name: str
     choices: tuple[Choice, ...]
@@ -78,9 +81,11 @@ class Call:
     once: bool = False
     rows_from: int = 1
     rows_below: int = ALL
+    splits_from: int = 1
+    splits_below: int = ALL
 
-    def takes(self, n_rows: int) -> bool:
-        return self.rows_from <= n_rows < self.rows_below
+    def takes(self, n_rows: int, n_splits: int = 1) -> bool:
+        return self.rows_from <= n_rows < self.rows_below and self.splits_from <= n_splits < self.splits_below
 
     def choose(self, n_rows: int) -> tuple[Pipeline, int, int]:
         """The pipeline for a batch of that many rows, and its workgroups in x and y."""
@@ -125,7 +130,8 @@ class CallBuilder:
         self.plan, self.placement, self.tuning, self.cache = plan, placement, tuning, cache
         self.table_index = {key: i for i, key in enumerate(plan.rope_tables)}
         self.kv_unit = kv_unit(plan)
-        self.kv_values = {"K_TYPE": cache.k_type, "V_TYPE": cache.v_type, "UNIT_OF_4": self.kv_unit == 4}
+        self.kv_types = {"K_TYPE": cache.k_type, "V_TYPE": cache.v_type}
+        self.kv_values = {**self.kv_types, "UNIT_OF_4": self.kv_unit == 4}
         self.kv_groups = {f"{side}_GROUP": BLOCK if type in QUANTISED else self.kv_unit
                           for side, type in (("K", cache.k_type), ("V", cache.v_type))}
         self._max_workgroups = max_workgroups

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.errors import DeviceError
-from bridge.gpu.calls import CallBuilder, Operand, Pipeline, quads
+from bridge.gpu.calls import Call, CallBuilder, Choice, Operand, Pipeline, quads
 from bridge.gpu.device import Device, Dispatch, Limits
 from bridge.gpu.formats import grid_bytes
-from bridge.gpu.selftest_cases import N_HEAD, N_HEAD_KV, N_ROWS, N_TOKENS, ROPE_TABLES, Case, cases_of, rows_of
+from bridge.gpu.selftest_cases import N_ROWS, N_TOKENS, Case, cases_of, rope_table, rows_of
 from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning
 from bridge.gpu.weights import place_weights
@@ -33,14 +33,14 @@ TOLERANCE_OF_SCALED = 2e-2
 
 
 async def self_test(device: Device, plan: Plan, tuning: Tuning, pipelines: Mapping[Pipeline, Any],
-                    types: tuple[str, str]) -> None:
+                    types: tuple[str, str], n_ctx: int) -> None:
     """Raise DeviceError when the device computes something else; ``pipelines`` are those compiled for the plan.
 
-    ``types`` are those of the cache's K and V; what is written to a quantised one has no one right answer.
+    ``types`` are those of the cache's K and V, ``n_ctx`` its positions; what is written to a quantised one has no one right answer.
     """
     is_rounded = bool(set(types) & set(QUANTISED))
     cases = [case for case in cases_of(plan) if not (is_rounded and any(step.kernel in WRITERS for step in case.steps))]
-    run = _Run(device, tuning, pipelines, types, cases)
+    run = _Run(device, tuning, pipelines, types, n_ctx, cases)
     try:
         results = await run.results()
     finally:
@@ -62,16 +62,17 @@ class _Run:
     """One program for all cases; every output has a region of one buffer, so that one copy brings them all back."""
 
     def __init__(self, device: Device, tuning: Tuning, pipelines: Mapping[Pipeline, Any], types: tuple[str, str],
-                 cases: Sequence[Case]) -> None:
+                 n_ctx: int, cases: Sequence[Case]) -> None:
         self.handles: list[Any] = []
         self._device, self._pipelines = device, pipelines
         steps = tuple(step for case in cases for step in case.steps)
-        kv_width = max(N_HEAD_KV * step.attrs.get("head_dim", 0) for step in steps)
-        plan = Plan(steps, (), {}, 0, ROPE_TABLES, (KvLayer(kv_width, kv_width, 0),))
-        self._kv_nbytes = 4 * N_TOKENS * kv_width
+        layers = {number: layer for case in cases for number, layer in case.layers.items()}
+        kv_layers = tuple(layers.get(i, KvLayer(0, 0, 0)) for i in range(max(layers, default=-1) + 1))
+        tables = {s.attrs["q"]["table"]: rope_table(s.attrs["q"]["n_rot"]) for s in steps if s.kernel == "write_heads"}
+        plan = Plan(steps, (), {}, 0, tables, kv_layers)
         self._layout = BatchLayout(plan)
-        cache = CacheLayout(plan.kv_layers, N_TOKENS, N_TOKENS, *types)
-        self._builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, cache=cache,
+        self._cache = CacheLayout(plan.kv_layers, n_ctx, N_TOKENS, *types)
+        self._builder = CallBuilder(plan, place_weights(plan, Limits()), tuning, cache=self._cache,
                                     max_workgroups=device.limits.max_compute_workgroups_per_dimension)
         self._cases = cases
         self._buffers: dict[Operand, Any] = {}
@@ -100,24 +101,31 @@ class _Run:
         return found
 
     def _plan_step(self, case: Case, step: Step) -> None:
-        (call,) = calls_of(self._builder, step)
-        is_last = step is case.steps[-1]
-        for choice in call.choices:
-            if choice.pipeline not in self._pipelines:  # formats that the plan has only together, or only apart
-                continue
-            entries: list[Any] = []
-            for operand in call.operands:
-                if is_last and operand == Operand("slot", step.output):
-                    entries.append((None, self._size, N_TOKENS * 16 * quads(step.width)))
-                else:
-                    entries.append((self._buffer(operand), 0, None))
-            if is_last:
-                tolerance = TOLERANCE_OF_SCALED if dict(choice.pipeline.values).get("SCALED") else TOLERANCE
-                self._regions.append((f"{case.what} ({choice.pipeline.label})", case, tolerance, self._size))
-                alignment = self._device.limits.min_storage_buffer_offset_alignment
-                self._size += -(-N_TOKENS * 16 * quads(step.width) // alignment) * alignment
-            rows = -(-N_TOKENS * call.repeat // choice.tile)
-            self._planned.append((call, Dispatch(choice.pipeline, None, (choice.columns, rows, 1)), entries))
+        calls = calls_of(self._builder, step)
+        for n_splits in sorted({call.splits_from for call in calls}):
+            *before, last = [call for call in calls if call.takes(N_TOKENS, n_splits)]
+            for call in before:
+                self._plan_call(case, call, call.choices[0])
+            for choice in last.choices:
+                self._plan_call(case, last, choice, step if step is case.steps[-1] else None)
+
+    def _plan_call(self, case: Case, call: Call, choice: Choice, last: Step | None = None) -> None:
+        """``last``: the step of which the call is the end, if that is the case's result."""
+        if choice.pipeline not in self._pipelines:  # formats that the plan has only together, or only apart
+            return
+        entries: list[Any] = []
+        for operand in call.operands:
+            if last and operand == Operand("slot", last.output):
+                entries.append((None, self._size, N_TOKENS * 16 * quads(last.width)))
+            else:
+                entries.append((self._buffer(operand), 0, None))
+        if last:
+            tolerance = TOLERANCE_OF_SCALED if dict(choice.pipeline.values).get("SCALED") else TOLERANCE
+            self._regions.append((f"{case.what} ({choice.pipeline.label})", case, tolerance, self._size))
+            alignment = self._device.limits.min_storage_buffer_offset_alignment
+            self._size += -(-N_TOKENS * 16 * quads(last.width) // alignment) * alignment
+        rows = -(-N_TOKENS * call.repeat // choice.tile)
+        self._planned.append((call, Dispatch(choice.pipeline, None, (choice.columns, rows, 1)), entries))
 
     async def _replay(self) -> memoryview:
         device = self._device
@@ -149,10 +157,11 @@ class _Run:
                 self._buffers[operand] = self._filled(grid_bytes(operand.key))
             elif operand.kind == "constant":
                 self._buffers[operand] = self._filled(constant(operand.key).tobytes())
-            elif operand.kind == "vector":
-                self._buffers[operand] = self._made(4 * N_HEAD)
-            else:  # a cache
-                self._buffers[operand] = self._made(self._kv_nbytes)
+            elif operand.kind == "partials":
+                self._buffers[operand] = self._made(N_TOKENS * operand.key)
+            else:  # a cache, of which the first rows are used
+                part = self._cache.parts[2 * operand.key + (operand.kind == "v")]
+                self._buffers[operand] = self._made(N_TOKENS * part.row_nbytes)
         return self._buffers[operand]
 
     def _rows(self, operand: Operand) -> bytes:

@@ -11,25 +11,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from operator import mul
 from typing import Any
 
-from bridge.gpu.calls import kv_unit, unit_of
 from bridge.gpu.formats import FORMATS
-from bridge.graph.graph import ALL, TOKENS, Weight
+from bridge.graph.graph import ALL, TOKENS, KvLayer, Weight
 from bridge.graph.rope import RopeTable
 from bridge.plan.plan import Plan, Product, Step, product_of
 
 N_TOKENS = 5
 N_ROWS = 3
 N_USED = 2
-N_HEAD, N_HEAD_KV = 4, 2
-HEAD_DIMS = {4: 16, 2: 10}  # by the unit in which the cache is read
+MAX_N_HEAD_KV = 2
+PERIOD = 31
+"""Columns after which the inputs repeat."""
 ENDS = 8
 """Elements at each end of a decoded row that are compared; products cover the others."""
 NORM = 0.5
 """Every weight of the norms."""
-ROPE_TABLES = {f"of {dim}": RopeTable(dim, 1.0, freq_scale=2 * math.pi) for dim in HEAD_DIMS.values()}
-"""Whole turns, so that the answers do not depend on positions."""
 ACTIVATION_OF: Mapping[str, Callable[[float], float]] = {
     "silu": lambda x: x / (1 + math.exp(-x)),
     "gelu": lambda x: x * (1 + math.tanh(0.7978845608 * (x + 0.044715 * x**3))) / 2,
@@ -46,7 +45,7 @@ ACTIVATION_OF: Mapping[str, Callable[[float], float]] = {
 
 def input_value(token: int, column: int) -> float:
     """The inputs of every case: multiples of 1/128, exact in halves, too, and in bytes: 32 neighbours have 127/128."""
-    return (8 * ((column * 7 + token * 13) % 31) - 113) / 128
+    return (8 * ((column * 7 + token * 13) % PERIOD) - 113) / 128
 
 
 def chosen_experts(token: int) -> list[int]:
@@ -56,7 +55,10 @@ def chosen_experts(token: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Case:
-    """Steps over slots of their own; the last one's output must have the ``expected`` rows in the given columns."""
+    """Steps over slots of their own; the last one's output must have the ``expected`` rows in the given columns.
+
+    ``layers`` are those of the cache, by the numbers that the steps have for them.
+    """
 
     what: str
     steps: tuple[Step, ...]
@@ -64,6 +66,12 @@ class Case:
     columns: Sequence[int]
     expected: Sequence[Sequence[float]]
     vectors: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    layers: Mapping[int, KvLayer] = field(default_factory=dict)
+
+
+def rope_table(head_dim: int) -> RopeTable:
+    """Whole turns, so that the answers do not depend on positions."""
+    return RopeTable(head_dim, 1.0, freq_scale=2 * math.pi)
 
 
 @cache
@@ -91,12 +99,12 @@ def cases_of(plan: Plan) -> list[Case]:
                          if s.kernel in _FORMAT_CASES and s.attrs.get("of", "tokens") == "tokens")
     for kernel, type_name in used:
         made.append(_FORMAT_CASES[kernel](type_name, 10 * len(made)))
-    if any(step.kernel == "kv_write" for step in plan.steps):
-        made.append(_attention_case(HEAD_DIMS[kv_unit(plan)], 10 * len(made)))
-    writers = {(s.attrs["style"], bool(s.weights)) for s in plan.steps if s.kernel == "write_heads"}
-    for variant in sorted(writers):
-        made.append(_written_case(HEAD_DIMS[kv_unit(plan)], *variant, 10 * len(made)))
-    for variant in sorted({_text_variant(step) for step in plan.steps if step.kernel == "text_attention"}):
+    steps = [step for step in plan.steps if step.kernel == "attention"]
+    written = {s.attrs["layer"]: (s.attrs["style"], bool(s.weights)) for s in plan.steps if s.kernel == "write_heads"}
+    for heads, writer in dict.fromkeys((_heads_of(step), written.get(step.attrs["layer"])) for step in steps):
+        number = len(made)
+        made.append(_written_case(heads, *writer, number) if writer else _attention_case(heads, number))
+    for variant in dict.fromkeys(_text_variant(step) for step in plan.steps if step.kernel == "text_attention"):
         made.append(_text_attention_case(*variant, 10 * len(made)))
     return made
 
@@ -114,7 +122,8 @@ def _floats(text: str, width: int) -> list[Sequence[float]]:
 
 
 def _values(token: int, width: int) -> list[float]:
-    return [input_value(token, i) for i in range(width)]
+    period = [input_value(token, i) for i in range(PERIOD)]
+    return (period * (width // PERIOD + 1))[:width]
 
 
 def _inputs(width: int) -> bytes:
@@ -182,50 +191,94 @@ def _experts_case(type_name: str, slot: int) -> Case:
                  [[products[t][row] for row in chosen_experts(t)] for t in range(N_TOKENS)])
 
 
-def _attention_case(head_dim: int, slot: int) -> Case:
-    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
-    attrs = {"layer": 0, "n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim,
-             "scale": 1.0, "softcap": 0.0, "window": 0}
-    steps = (Step("kv_write", (slot + 1, slot + 2), None, (), {"layer": 0}, TOKENS, 0, "kv_write"),
-             Step("attention", (slot,), slot + 3, (), attrs, TOKENS, width, "attention"))
-    inputs = {slot: _inputs(width), slot + 1: _inputs(kv_width), slot + 2: _inputs(kv_width)}
-    return Case("attention", steps, inputs, range(width), _floats(answers()["attention"][str(head_dim)], width))
+@dataclass(frozen=True)
+class _Heads:
+    """What tells the pipelines of attention apart, besides how the bias of texts is given."""
+
+    n_head_kv: int
+    shared_by: int
+    head_dim: int
+    head_dim_v: int
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {"n_head": self.n_head, "n_head_kv": self.n_head_kv, "head_dim": self.head_dim,
+                "head_dim_v": self.head_dim_v, "scale": 1.0, "softcap": 0.0}
+
+    @property
+    def n_head(self) -> int:
+        return self.n_head_kv * self.shared_by
+
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Of queries, keys and values."""
+        return self.n_head * self.head_dim, self.n_head_kv * self.head_dim, self.n_head_kv * self.head_dim_v
+
+    @property
+    def layer(self) -> KvLayer:
+        return KvLayer(self.widths[1], self.widths[2], 0)
+
+    @property
+    def answers(self) -> tuple[list[int], list[list[float]]]:
+        """Causal attention with scale 1 over the inputs: the columns of some heads, and them for each token."""
+        checked = sorted({head + n for head in range(0, self.n_head, self.shared_by) for n in (0, self.shared_by - 1)})
+        q, k, v = ([_values(t, width) for t in range(N_TOKENS)] for width in self.widths)
+        rows: list[list[float]] = [[] for _ in range(N_TOKENS)]
+        for head in checked:
+            of_kv = head // self.shared_by
+            at, k_at, v_at = head * self.head_dim, of_kv * self.head_dim, of_kv * self.head_dim_v
+            for t in range(N_TOKENS):
+                query = q[t][at:at + self.head_dim]
+                scores = [sum(map(mul, query, k[s][k_at:k_at + self.head_dim])) for s in range(t + 1)]
+                weights = [math.exp(score - max(scores)) for score in scores]
+                seen = [v[s][v_at:v_at + self.head_dim_v] for s in range(t + 1)]
+                rows[t] += [sum(map(mul, weights, column)) / sum(weights) for column in zip(*seen)]
+        return [head * self.head_dim_v + i for head in checked for i in range(self.head_dim_v)], rows
 
 
-def _written_case(head_dim: int, style: str, normed: bool, slot: int) -> Case:
+def _heads_of(step: Step) -> _Heads:
+    n_head, n_head_kv = step.attrs["n_head"], step.attrs["n_head_kv"]
+    return _Heads(min(n_head_kv, MAX_N_HEAD_KV), n_head // n_head_kv, step.attrs["head_dim"], step.attrs["head_dim_v"])
+
+
+def _attention_case(heads: _Heads, number: int) -> Case:
+    q, k, v, y = range(10 * number, 10 * number + 4)
+    attrs = {**heads.attrs, "layer": number, "window": 0}
+    steps = (Step("kv_write", (k, v), None, (), {"layer": number}, TOKENS, 0, "kv_write"),
+             Step("attention", (q,), y, (), attrs, TOKENS, heads.n_head * heads.head_dim_v, "attention"))
+    inputs = {slot: _inputs(width) for slot, width in zip((q, k, v), heads.widths)}
+    return Case("attention", steps, inputs, *heads.answers, layers={number: heads.layer})
+
+
+def _written_case(heads: _Heads, style: str, normed: bool, number: int) -> Case:
     """Rotations are whole turns, and the epsilon of the norms outweighs what is normed: the same answer again."""
-    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
+    x, q, y = range(10 * number, 10 * number + 3)
     scale = 1024.0
-    side = {"eps": scale**2 if normed else None, "n_rot": head_dim, "table": f"of {head_dim}"}
-    heads = {"layer": 0, "n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim}
-    norms = tuple(Weight(f"{name} norm {slot}", (head_dim,), "F32") for name in ("q", "k") if normed)
-    attrs = {**heads, "scale": 1.0, "softcap": 0.0, "window": 0}
-    written = {**heads, "q": side, "k": side, "style": style}
-    steps = (Step("write_heads", (slot,), slot + 1, norms, written, TOKENS, width, "write_heads", (width + 2 * kv_width,)),
-             Step("attention", (slot + 1,), slot + 2, (), attrs, TOKENS, width, "attention"))
-    rows = [_values(t, width) + _values(t, kv_width) * 2 for t in range(N_TOKENS)]
-    return Case("attention", steps, {slot: _slot(rows)}, range(width),
-                _floats(answers()["attention"][str(head_dim)], width),
-                {norm.name: [scale] * head_dim for norm in norms})
+    side = {"eps": scale**2 if normed else None, "n_rot": heads.head_dim, "table": heads.head_dim}
+    norms = tuple(Weight(f"{name} norm {number}", (heads.head_dim,), "F32") for name in ("q", "k") if normed)
+    attrs = {**heads.attrs, "layer": number, "window": 0}
+    written = {**attrs, "q": side, "k": side, "style": style}
+    steps = (Step("write_heads", (x,), q, norms, written, TOKENS, heads.widths[0], "write_heads", (sum(heads.widths),)),
+             Step("attention", (q,), y, (), attrs, TOKENS, heads.n_head * heads.head_dim_v, "attention"))
+    rows = [[value for width in heads.widths for value in _values(t, width)] for t in range(N_TOKENS)]
+    return Case("attention", steps, {x: _slot(rows)}, *heads.answers,
+                vectors={norm.name: [scale] * heads.head_dim for norm in norms}, layers={number: heads.layer})
 
 
-def _text_variant(step: Step) -> tuple[int, bool, bool]:
-    """What tells the pipelines of text attention apart: columns read at a time, and how the bias is given."""
-    attrs = step.attrs
-    return unit_of((attrs["head_dim"], attrs["head_dim_v"])), bool(attrs["slopes"]), bool(attrs["buckets"])
+def _text_variant(step: Step) -> tuple[_Heads, bool, bool]:
+    return _heads_of(step), bool(step.attrs["slopes"]), bool(step.attrs["buckets"])
 
 
-def _text_attention_case(unit: int, has_slopes: bool, has_buckets: bool, slot: int) -> Case:
+def _text_attention_case(heads: _Heads, has_slopes: bool, has_buckets: bool, slot: int) -> Case:
     """With nothing seen after a token and a bias of zero the answer is that of causal attention."""
-    head_dim = HEAD_DIMS[unit]
-    width, kv_width = N_HEAD * head_dim, N_HEAD_KV * head_dim
-    attrs = {"n_head": N_HEAD, "n_head_kv": N_HEAD_KV, "head_dim": head_dim, "head_dim_v": head_dim, "scale": 1.0,
-             "softcap": 0.0, "before": ALL, "after": 0, "slopes": (0.0,) * N_HEAD if has_slopes else (),
+    attrs = {**heads.attrs, "before": ALL, "after": 0, "slopes": (0.0,) * heads.n_head if has_slopes else (),
              "buckets": (0,) if has_buckets else ()}
-    weights = (Weight("bias", (N_HEAD,), "F32"),) if has_buckets else ()
-    step = Step("text_attention", (slot, slot + 1, slot + 2), slot + 3, weights, attrs, TOKENS, width, "text attention")
-    inputs = {slot: _inputs(width), slot + 1: _inputs(kv_width), slot + 2: _inputs(kv_width)}
-    return Case("text attention", (step,), inputs, range(width), _floats(answers()["attention"][str(head_dim)], width))
+    weights = (Weight(f"bias {slot}", (heads.n_head,), "F32"),) if has_buckets else ()
+    step = Step("text_attention", (slot, slot + 1, slot + 2), slot + 3, weights, attrs, TOKENS,
+                heads.n_head * heads.head_dim_v, "text attention")
+    inputs = {slot + i: _inputs(width) for i, width in enumerate(heads.widths)}
+    return Case("text attention", (step,), inputs, *heads.answers,
+                vectors={weight.name: [0.0] * heads.n_head for weight in weights})
 
 
 _FORMAT_CASES = {"embed": _embed_case, "matmul_experts": _experts_case}

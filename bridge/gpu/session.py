@@ -59,7 +59,7 @@ class GpuSession:
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
         self._pipelines: dict[Pipeline, Any] = {}
-        self._programs: dict[tuple[str, int, int], tuple[Any, Work]] = {}
+        self._programs: dict[tuple[str, int, int, int], tuple[Any, Work]] = {}
         self._reads_whole_texts = any(step.kernel in ("text_attention", "text_mean") for step in plan.steps)
         self._bind_groups: list[Any] = []
         self._params: Any = None
@@ -148,7 +148,7 @@ class GpuSession:
     async def _run_part(self, result: str, tokens: Sequence[int], start: int, outputs: Sequence[int],
                         texts: Sequence[int]) -> memoryview | None:
         end, m = start + len(tokens), len(outputs)
-        program, _ = self._program(result, len(tokens), m)
+        program, _ = self._program(result, len(tokens), m, end)
         self.reach.begin(start)
         copies = self.states.begin(start)
         rows = await self._device.run(program, self._layout.pack(tokens, start, outputs, texts, copies), m, end)
@@ -166,7 +166,7 @@ class GpuSession:
             half = -(-size // 2)
             if outputs and outputs[0] < (n - 1) // half * half:
                 break
-            _, work = self._program(result, size, len(outputs))
+            _, work = self._program(result, size, len(outputs), n_keys)
             if self._device.pacer.seconds(max(work.units(n_keys))) <= LONGEST_DISPATCH_S:
                 break
             size = half
@@ -240,7 +240,7 @@ class GpuSession:
             self._device.create_pipeline(kernel_source(key.file, dict(key.values)), key.label, key.bindings) for key in wanted
         ))
         self._pipelines = dict(zip(wanted, made))
-        await self_test(self._device, self._plan, self._tuning, self._pipelines, self.cache.types)
+        await self_test(self._device, self._plan, self._tuning, self._pipelines, self.cache.types, self.n_ctx)
 
     def _create_buffers(self) -> None:
         device, memory = self._device, self.memory
@@ -251,6 +251,8 @@ class GpuSession:
                 data = grid_bytes(operand.key) if operand.kind == "grid" else constant(operand.key).tobytes()
                 self._buffers[operand] = device.create_buffer(len(data), label=_label(operand))
                 device.write_buffer(self._buffers[operand], 0, data)
+            elif operand.kind == "partials":
+                self._buffers[operand] = device.create_buffer(operand.key, label=_label(operand))
         self._params = device.create_buffer(memory.params, label="params")
         self._handles.append(self._params)
         for name, result in self._plan.results.items():
@@ -277,23 +279,29 @@ class GpuSession:
         unused = self._plan.results[LOGITS].unused
         return sum(i not in unused and call.takes(1) for i, call in zip(self._step_of_call, self._calls))
 
-    def _program(self, result: str, n_tokens: int, n_outputs: int) -> tuple[Any, Work]:
-        """The program for a batch of that size, and what its dispatches cost."""
+    def _program(self, result: str, n_tokens: int, n_outputs: int, n_keys: int) -> tuple[Any, Work]:
+        """The program for a batch of that size whose last token sees ``n_keys`` positions, and what its dispatches cost."""
         n_tokens, n_outputs = _bucket(n_tokens, self.n_ubatch), _bucket(n_outputs, self.max_outputs)
-        found = self._programs.get((result, n_tokens, n_outputs))
+        n_splits = self.splits_of(n_tokens, n_keys)
+        found = self._programs.get((result, n_tokens, n_outputs, n_splits))
         if found is None:
-            dispatches = [dispatch for _, _, dispatch in self.dispatches(n_tokens, n_outputs, result)]
+            dispatches = [dispatch for _, _, dispatch in self.dispatches(n_tokens, n_outputs, result, n_splits)]
             program = self._device.create_program(dispatches, self._params, self._readbacks[result])
-            found = self._programs[result, n_tokens, n_outputs] = program, Work([d.cost for d in dispatches])
+            found = self._programs[result, n_tokens, n_outputs, n_splits] = program, Work([d.cost for d in dispatches])
         return found
 
-    def dispatches(self, n_tokens: int, n_outputs: int, result: str = LOGITS) -> list[tuple[Step, Call, Dispatch]]:
+    def splits_of(self, n_tokens: int, n_keys: int) -> int:
+        """Into how many shares the positions are split for a batch whose last token sees ``n_keys`` of them."""
+        return self._tuning.splits_of(n_keys) if n_tokens == 1 else 1
+
+    def dispatches(self, n_tokens: int, n_outputs: int, result: str = LOGITS,
+                   n_splits: int = 1) -> list[tuple[Step, Call, Dispatch]]:
         """What a batch of so many tokens and output rows consists of, in order."""
         unused = self._plan.results[result].unused
         rows = {TOKENS: n_tokens, OUTPUTS: n_outputs}
         return [(step, call, self._dispatch(step, call, bind_group, rows[call.rows]))
                 for i, call, bind_group in zip(self._step_of_call, self._calls, self._bind_groups)
-                if i not in unused and call.takes(rows[call.rows]) for step in [self._plan.steps[i]]]
+                if i not in unused and call.takes(rows[call.rows], n_splits) for step in [self._plan.steps[i]]]
 
     @property
     def params(self) -> Any:

@@ -131,15 +131,25 @@ class TileShape:
 class Tuning:
     """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens (and experts), then those for
     more, of which a batch gets the last that is worth it; ``norm_apart``: rows from which a norm that is part of its
-    products has a dispatch of its own."""
+    products has a dispatch of its own.
+
+    ``attention_rows``: most rows of queries in a workgroup, ``attention_keys_each``: keys of an invocation at a time,
+    ``attention_splits``: from how many positions on those of a single token are shared out, and into how many shares.
+    """
 
     rules: tuple[Rule, ...]
     matmul: tuple[MatmulShape, ...]
     elementwise_workgroup: int
     norm_workgroup: int
     attention_workgroup: int
-    attention_chunk: int
+    attention_rows: int
+    attention_keys_each: int
+    attention_splits: tuple[tuple[int, int], ...]
     norm_apart: int = 32  # where a dispatch costs about what the norm adds to its products
+
+    def splits_of(self, n_positions: int) -> int:
+        """Into how many shares so many positions are split for a single token."""
+        return max((n for least, n in self.attention_splits if least <= n_positions), default=1)
 
 
 RULES = (heads, gated_products, activated_products, add_residual, add_after_norm)
@@ -147,7 +157,8 @@ RULES = (heads, gated_products, activated_products, add_residual, add_after_norm
 SOFTWARE = Tuning(
     rules=RULES,  # a norm inside its products costs a tenth of the time of a token, more than a dispatch
     matmul=(LaneShape(workgroup=32, lanes=1, rows=4, tokens=1), LaneShape(workgroup=32, lanes=1, rows=4, tokens=8)),
-    elementwise_workgroup=32, norm_workgroup=16, attention_workgroup=32, attention_chunk=256,
+    elementwise_workgroup=32, norm_workgroup=16, attention_workgroup=8, attention_rows=4, attention_keys_each=2,
+    attention_splits=((257, 4),),
 )
 HARDWARE = Tuning(
     rules=(*RULES, norm_into_products),
@@ -155,7 +166,8 @@ HARDWARE = Tuning(
             TileShape(workgroup=128, rows=4, columns=4, tokens=32, from_rows=9),
             TileShape(workgroup=256, rows=4, columns=4, tokens=64, from_rows=40)),
     norm_apart=9,  # tiles take x as it is
-    elementwise_workgroup=64, norm_workgroup=64, attention_workgroup=64, attention_chunk=256,
+    elementwise_workgroup=64, norm_workgroup=64, attention_workgroup=64, attention_rows=16, attention_keys_each=1,
+    attention_splits=((257, 8), (2049, 32)),
 )
 
 

@@ -1,6 +1,7 @@
 """Every operation of the plan on the device against the numpy reference."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,14 +154,36 @@ def test_attention_heads(device, tuning, n_head, n_head_kv, head_dim, head_dim_v
     assert_close(got, expected)
 
 
-def test_attention_over_more_positions_than_a_chunk(device, tuning):
+def test_attention_over_many_positions(device, tuning):
     op = OneOperation(rows(32, 8))
     graph = attention_graph(op, 2, 1, 8, 8, scale=2.0)  # sharp: late positions raise the running maximum
-    n = tuning.attention_chunk + 70
-    tokens = RNG.integers(0, 32, n).tolist()
-    batches = [(tokens[i:i + 8], i) for i in range(0, n, 8)]
+    tokens = RNG.integers(0, 32, 330).tolist()
+    batches = [(tokens[i:i + 8], i) for i in range(0, 330, 8)]
     got, expected = run(device, graph, op.tensors, batches, tuning=tuning, n_ctx=512)
     assert_close(got, expected)
+
+
+# A head of keys shared by none, some, and more heads of queries than a workgroup takes; tiles cut to fit the memory.
+@pytest.mark.parametrize("n_head, n_head_kv, head_dim", [(3, 3, 4), (14, 2, 4), (40, 1, 6), (20, 1, 320)])
+def test_heads_that_share_keys(device, tuning, n_head, n_head_kv, head_dim):
+    op = OneOperation(rows(16, 8))
+    graph = attention_graph(op, n_head, n_head_kv, head_dim, 8, window=6)
+    for batches in ([([0, 1, 2, 3, 4, 5, 6, 7], 0), ([8, 9, 10, 11, 12, 13, 14], 8)], [([0, 1, 2, 3], 0), ([4], 4)]):
+        assert_close(*run(device, graph, op.tensors, batches, tuning=tuning))
+
+
+@pytest.mark.parametrize("attrs", [{}, {"window": 7}, {"window": 40, "softcap": 2.0}])
+@pytest.mark.parametrize("name", ["plain", "sinks"])
+def test_positions_of_a_single_token_are_shared_out(device, tuning, name, attrs):
+    """Three shares from 5 positions on, five from 20; a window of 7 never has five."""
+    tuning = replace(tuning, attention_splits=((5, 3), (20, 5)))
+    op = OneOperation(rows(16, attention_operations.WIDTH))
+    build = attention_operations.projected(**attrs) if name == "plain" else attention_operations.sinks(**attrs)
+    graph = op.finish(build(op.builder, op.x(), op.tensors, RNG))
+    tokens = RNG.integers(0, 16, 48).tolist()
+    batches = [(tokens[:3], 0), ([3], 3), ([4], 4), (tokens[5:13], 5), ([7], 13), (tokens[14:21], 14), ([8], 21)]
+    for end in (2, 3, 5, 7):
+        assert_close(*run(device, graph, op.tensors, batches[:end], tuning=tuning), 2e-5)
 
 
 def test_a_position_may_be_written_again(device):

@@ -17,7 +17,15 @@ def _projected(b, x, tensors, rng, n_head_kv=N_HEAD_KV, head_dim=HEAD_DIM, head_
                        "scale": head_dim**-0.5 / 4}
 
 
-def _sinks(**attrs):
+def projected(**attrs):
+    def build(b, x, tensors, rng):
+        qkv, heads = _projected(b, x, tensors, rng)
+        return b.attention(*qkv, **heads, **attrs)
+
+    return build
+
+
+def sinks(**attrs):
     def build(b, x, tensors, rng):
         qkv, heads = _projected(b, x, tensors, rng)
         vectors(tensors, rng, sinks=N_HEAD)
@@ -39,8 +47,8 @@ def _latent(b, x, tensors, rng):
 
 
 CASES = {
-    "sinks": _sinks(),
-    "sinks and a window": _sinks(window=3),
+    "sinks": sinks(),
+    "sinks and a window": sinks(window=3),
     "a cache filled by another layer": _again,
     "heads of a latent width": _latent,
     "scale_by_position": lambda b, x, tensors, rng: b.scale_by_position(x, 0.7, 4),

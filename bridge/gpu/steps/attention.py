@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bridge.errors import UnsupportedError
-from bridge.gpu.calls import MAX_HEAD_DIM, Call, CallBuilder, Choice, Operand, check_heads, pack, quads
+from bridge.gpu.calls import Call, CallBuilder, Choice, Operand, check_heads, pack, quads
+from bridge.gpu.steps.attention_tile import FLOAT_BYTES, AttentionTile, Heads, attention_tiles
+from bridge.graph.graph import ALL
 from bridge.plan.plan import Step
 
 
@@ -54,19 +56,36 @@ def write_heads(b: CallBuilder, step: Step) -> Iterator[Call]:
 
 
 def attention(b: CallBuilder, step: Step) -> Iterator[Call]:
+    """One call, and more for single tokens far into a context, whose positions several workgroups share."""
     attrs, kv, unit = step.attrs, b.plan.kv_layers[step.attrs["layer"]], b.kv_unit
-    head_dim, head_dim_v, n_head = attrs["head_dim"], attrs["head_dim_v"], attrs["n_head"]
     check_heads(step)
-    dims = pack(n_head, n_head // attrs["n_head_kv"], head_dim // unit, head_dim_v // unit, kv.k_width // unit,
-                kv.v_width // unit, 4 * quads(n_head * head_dim) // unit, 4 * quads(step.width) // unit, attrs["window"],
+    heads = Heads(attrs["n_head"] // attrs["n_head_kv"], unit, attrs["head_dim"] // unit, attrs["head_dim_v"] // unit)
+    dims = pack(attrs["n_head_kv"], kv.k_width // unit, kv.v_width // unit,
+                4 * quads(attrs["n_head"] * attrs["head_dim"]) // unit, 4 * quads(step.width) // unit, attrs["window"],
                 float(attrs["scale"]), float(attrs["softcap"]), 0, 0, 0, len(step.weights), b.cache.rows(attrs["layer"]))
-    pipeline = b.pipeline("attention.wgsl", "rrrwr", WORKGROUP=b.tuning.attention_workgroup, CHUNK=b.tuning.attention_chunk,
-                          MAX_HEAD_UNITS=MAX_HEAD_DIM // unit, TEXTS_ONLY=False, SLOPES=False, BUCKETS=False,
-                          WRITES=False, **b.kv_values)
-    q = Operand("slot", step.inputs[0])  # also stands in for sinks that are not there
-    operands = (q, Operand("k", attrs["layer"]), Operand("v", attrs["layer"]), Operand("slot", step.output),
-                Operand("vector", step.weights[0].name) if step.weights else q)
-    yield Call(step.name, (Choice(1, n_head, pipeline),), dims, operands, step.rows)
+    tiles, q = attention_tiles(b.tuning, heads), Operand("slot", step.inputs[0])
+    reads = q, Operand("k", attrs["layer"]), Operand("v", attrs["layer"])
+    sinks = Operand("vector", step.weights[0].name) if step.weights else q  # q stands in for sinks that are not there
+
+    def choice(tile: AttentionTile, splits: int) -> Choice:
+        pipeline = b.pipeline("attention.wgsl", "rrrwr", **tile.values, **b.kv_types, SPLIT=splits > 1, SPLITS=splits,
+                              TEXTS_ONLY=False, SLOPES=False, BUCKETS=False, WRITES=False)
+        return Choice(tile.rows, attrs["n_head_kv"] * splits, pipeline, tile.from_rows)
+
+    positions = min(attrs["window"] or ALL, b.cache.rows(attrs["layer"]))
+    splits = [1, *(n for least, n in b.tuning.attention_splits if least <= positions)]
+    for n, below in zip(splits, [*splits[1:], ALL]):
+        if n == 1:
+            yield Call(step.name, tuple(choice(tile, 1) for tile in tiles), dims,
+                       (*reads, Operand("slot", step.output), sinks), step.rows, repeat=heads.shared_by, splits_below=below)
+            continue
+        partials = Operand("partials", FLOAT_BYTES * attrs["n_head"] * n * (attrs["head_dim_v"] + 2))
+        yield Call(step.name, (choice(tiles[0], n),), dims, (*reads, partials, sinks), step.rows,
+                   repeat=heads.shared_by, splits_from=n, splits_below=below)
+        pipeline = b.pipeline("attention_merge.wgsl", "rw", WORKGROUP=b.tuning.attention_workgroup, SPLITS=n)
+        yield Call(step.name, (Choice(1, attrs["n_head"], pipeline),),
+                   pack(attrs["n_head"], attrs["head_dim_v"], 4 * quads(step.width)),
+                   (partials, Operand("slot", step.output)), step.rows, splits_from=n, splits_below=below)
 
 
 def scale_by_position(b: CallBuilder, step: Step) -> Iterator[Call]:
