@@ -1,6 +1,7 @@
 """The self-test accepts this device, and refuses one that decodes, multiplies or attends wrongly."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from bridge.errors import DeviceError
 from bridge.gpu import selftest_cases, wgsl
 from bridge.gpu.formats import FORMATS
 from bridge.gpu.session import GpuSession
-from bridge.gpu.tuning import SOFTWARE
+from bridge.gpu.tuning import HARDWARE, SOFTWARE
 from bridge.graph.graph import ACTIVATIONS
 from bridge.kernels import kernel_text
 from bridge.plan import lower
@@ -63,6 +64,29 @@ def test_wrong_results_are_refused_before_the_download_ends(device, monkeypatch,
         with pytest.raises(DeviceError, match=f"this device computes wrong results: in the .*{message}"):
             asyncio.run(load_and_close(device, graph, tensors, tensors.source, CancelToken()))
     assert device.counters.buffers == before
+
+
+@pytest.mark.parametrize("file, right, wrong", [
+    ("attention.wgsl", "begin + split * share", "begin + share"),
+    ("attention_merge.wgsl", "total += partials[at + 1u]", "total = partials[at + 1u]"),
+])
+def test_shares_of_the_positions_are_tested(device, monkeypatch, file, right, wrong):
+    """A context that is long enough to be shared out."""
+    graph, tensors = tiny_model()
+    tuning = replace(HARDWARE, attention_splits=((4, 3),))
+
+    async def load():
+        session = await GpuSession.create(device, lower(graph, tuning.rules), n_ctx=64, n_ubatch=8, tuning=tuning)
+        try:
+            await session.load_weights(tensors.source, tensors.infos, lambda loaded, total: None, CancelToken())
+        finally:
+            await session.close()
+
+    asyncio.run(load())
+    assert right in kernel_text(f"wgsl/{file}")
+    monkeypatch.setattr(wgsl, "kernel_text", lambda path: kernel_text(path).replace(right, wrong))
+    with pytest.raises(DeviceError, match="this device computes wrong results: in the self-test of attention .att"):
+        asyncio.run(load())
 
 
 @pytest.mark.parametrize("right, wrong", [
