@@ -138,11 +138,7 @@ class _Bench:
             dispatches = [await self._dispatch(handles, call, params, widths, n_tokens) for call in calls]
             start = max(0, self.options.positions - n_tokens)
             block = layout.pack([0] * n_tokens, start, [])
-<<<<<<< HEAD
-            seconds = await self.timer.seconds([dispatch], params, block)
-=======
-            seconds = await self._seconds(handles, dispatches, params, block, flop or 1e7)
->>>>>>> 0ba6376 (Attention reads a key once for all heads and tokens that want it, and shares out the positions of a long context)
+            seconds = len(dispatches) * await self.timer.seconds(dispatches, params, block)
         finally:
             self.device.free(handles)
         row = {"kernel": label, "tokens": n_tokens, "microseconds": round(seconds * 1e6, 1)}
@@ -180,28 +176,6 @@ class _Bench:
             return self._filled(handles, grid_bytes(operand.key))
         return self._filled(handles, self._weights)
 
-<<<<<<< HEAD
-=======
-    async def _seconds(self, handles: list[Any], repeated: list[Dispatch], params: Any, block: bytes, flop: float) -> float:
-        clock = time.process_time if self.options.cpu else time.perf_counter
-        repeats = max(1, min(64, round(2e8 / flop)))
-        result = self._buffer(handles, 4)
-        readback = self.device.create_readback(result, 4, 4, 1)
-        handles.append(readback)
-
-        async def best(dispatches: list[Dispatch]) -> float:
-            program = self.device.create_program(dispatches, params, readback)
-            handles.append(program)
-            times = []
-            for _ in range(5):
-                begin = clock()
-                await self.device.run(program, block, 1)
-                times.append(clock() - begin)
-            return min(times)
-
-        return max(1e-9, await best(repeated * repeats) - await best([])) / repeats
-
->>>>>>> 0ba6376 (Attention reads a key once for all heads and tokens that want it, and shares out the positions of a long context)
     def _buffer(self, handles: list[Any], size: int, uniform: bool = False) -> Any:
         handles.append(self.device.create_buffer(size, uniform=uniform, label="bench"))
         return handles[-1]

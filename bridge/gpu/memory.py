@@ -23,7 +23,7 @@ class Memory:
     """Bytes of the buffers of a plan: by what they hold, the parameter block, and what each result is read through.
 
     Only ``cache``, keys and values and recurrent states, may grow with the context. The constants of the kernel calls, a few
-    hundred bytes each, are not among them.
+    hundred bytes each, are not among them, nor what attention over long contexts merges (bridge.gpu.steps.attention).
     """
 
     weights: Mapping[Operand, int]
