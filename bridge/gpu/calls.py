@@ -161,7 +161,12 @@ class CallBuilder:
                         other: Matrix | None = None) -> Pipeline:
         """The flags are explained in kernels/wgsl/matmul.wgsl; ``other`` is a second matrix, in another format."""
         access = "rrrrw" + "r" * NORM + "r" * len(grid_of(matrix))
-        others = {f"OTHER_{name}": value for name, value in other.format.values.items()} if other else {}
-        return self.pipeline(shape.file, access, **shape.values, **matrix.format.values, EXPERTS=EXPERTS,
+        others = {f"OTHER_{name}": value for name, value in self._loader(other).items()} if other else {}
+        return self.pipeline(shape.file, access, **shape.values, **self._loader(matrix), EXPERTS=EXPERTS,
                              HEADS=HEADS, NORM=NORM, GATED=GATED, ACT=ACT or "", OUTS=shape.rows // (2 if GATED else 1),
                              GRID_BINDING=8 if NORM else 7, MIXED=other is not None, **others)
+
+    def _loader(self, matrix: Matrix) -> dict[str, int | bool | str]:
+        """What its format's snippet is templated with."""
+        is_wide = self.tuning.wide_loads and matrix.format.is_wide(matrix.row_nbytes)
+        return {**matrix.format.values, "WIDE": is_wide}

@@ -40,7 +40,12 @@ class Format:
             "SIGNED": self.signed,
             "OFFSETS": self.offsets,
             "QUANTISED": self.type.block_size > 1,
+            "WIDE": False,
         }
+
+    def is_wide(self, row_nbytes: int) -> bool:
+        """Whether all that its snippet reads four words at a time of such rows begins at a multiple of 16 bytes."""
+        return row_nbytes % 16 == 0 and (self.type.block_size == 1 or self.type.type_size % 16 == 0)
 
 
 _TABLE = (

@@ -33,14 +33,22 @@ struct Dims {
 }
 
 @group(0) @binding(0) var<uniform> dims: Dims;
+//@ if WIDE
+@group(0) @binding(2) var<storage, read> weight: array<vec4<u32>>;
+//@ else
 @group(0) @binding(2) var<storage, read> weight: array<u32>;
+//@ end
 @group(0) @binding(3) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
 //@ if EXPERTS
 @group(0) @binding(5) var<storage, read> route: array<f32>;
 //@ else
 //@ if MIXED
+//@ if OTHER_WIDE
+@group(0) @binding(5) var<storage, read> OTHER_weight: array<vec4<u32>>;
+//@ else
 @group(0) @binding(5) var<storage, read> OTHER_weight: array<u32>;
+//@ end
 //@ else
 @group(0) @binding(5) var<storage, read> residual: array<f32>;
 //@ end

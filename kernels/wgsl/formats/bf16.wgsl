@@ -1,6 +1,7 @@
 // BF16: groups of 16 upper halves of floats, two to a word. Rows need not be a whole number of groups; load_tail gives
 // single quads, zero past the end.
 
+//@ include formats/words.wgsl
 struct Group { a: vec4<u32>, b: vec4<u32> }
 
 fn upper_halves(word: u32) -> vec2<f32> {
@@ -13,8 +14,7 @@ fn halves(low: u32, high: u32) -> vec4<f32> {
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = (row >> 2u) + i * 8u;
-  return Group(vec4<u32>(weight[at], weight[at + 1u], weight[at + 2u], weight[at + 3u]),
-               vec4<u32>(weight[at + 4u], weight[at + 5u], weight[at + 6u], weight[at + 7u]));
+  return Group(four_words(at), four_words(at + 4u));
 }
 
 fn quad0(g: Group) -> vec4<f32> { return halves(g.a.x, g.a.y); }
@@ -24,6 +24,6 @@ fn quad3(g: Group) -> vec4<f32> { return halves(g.b.z, g.b.w); }
 
 fn load_tail(row: u32, quad: u32) -> vec4<f32> {
   let at = (row >> 2u) + quad * 2u;
-  if (quad * 4u + 2u >= dims.n_in) { return halves(weight[at], 0u); }
-  return halves(weight[at], weight[at + 1u]);
+  if (quad * 4u + 2u >= dims.n_in) { return halves(word(at), 0u); }
+  return halves(word(at), word(at + 1u));
 }

@@ -3,6 +3,7 @@
 //   fn load_group(row: u32, i: u32) -> Group      row: byte offset of the row in `weight`; i: which group of the row
 // The element's value is scale * byte + offset; unsigned bytes are below 128.
 
+//@ include formats/words.wgsl
 struct Group {
   scale: f32,
   //@ if OFFSETS
@@ -54,29 +55,26 @@ fn quad7(g: Group) -> vec4<f32> { return to_floats(g.high.w); }
 // Blocks begin at even byte offsets, so that halves never straddle a word but words may.
 
 fn half_at(at: u32) -> f32 {
-  return unpack2x16float(weight[at >> 2u] >> ((at & 2u) << 3u)).x;
+  return unpack2x16float(word(at >> 2u) >> ((at & 2u) << 3u)).x;
 }
 
 fn byte_at(at: u32) -> u32 {
-  return (weight[at >> 2u] >> ((at & 3u) << 3u)) & 255u;
+  return (word(at >> 2u) >> ((at & 3u) << 3u)) & 255u;
 }
 
 fn word_at(at: u32) -> u32 {
   let i = at >> 2u;
-  let first = weight[i];
+  let first = word(i);
   if ((at & 2u) == 0u) { return first; }
-  return (first >> 16u) | (weight[i + 1u] << 16u);
+  return (first >> 16u) | (word(i + 1u) << 16u);
 }
 
-fn aligned_words(at: u32) -> vec4<u32> {
-  let i = at >> 2u;
-  return vec4<u32>(weight[i], weight[i + 1u], weight[i + 2u], weight[i + 3u]);
-}
+fn aligned_words(at: u32) -> vec4<u32> { return four_words(at >> 2u); }
 
 fn words_at(at: u32) -> vec4<u32> {
   let words = aligned_words(at);
   if ((at & 2u) == 0u) { return words; }
-  let next = vec4<u32>(words.yzw, weight[(at >> 2u) + 4u]);
+  let next = vec4<u32>(words.yzw, word((at >> 2u) + 4u));
   return (words >> vec4<u32>(16u)) | (next << vec4<u32>(16u));
 }
 

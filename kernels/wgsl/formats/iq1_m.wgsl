@@ -8,7 +8,7 @@ const BLOCK_BYTES: u32 = 56u;
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + (i >> 4u) * BLOCK_BYTES;
   let s = i & 15u;
-  let words = vec2<u32>(weight[(at >> 2u) + 12u], weight[(at >> 2u) + 13u]);
+  let words = vec2<u32>(word((at >> 2u) + 12u), word((at >> 2u) + 13u));
   let d_bits = ((words.x >> 12u) & 0x000fu) | ((words.x >> 24u) & 0x00f0u)
              | ((words.y >> 4u) & 0x0f00u) | ((words.y >> 16u) & 0xf000u);
   let scales = select(words.x, words.y, s >= 8u) >> (((s >> 2u) & 1u) * 16u + (s & 3u) * 3u);

@@ -7,8 +7,8 @@ const BLOCK_BYTES: u32 = 136u;
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + (i >> 3u) * BLOCK_BYTES;
   let j = i & 7u;
-  let first = weight[at >> 2u];
-  let low = (weight[(at >> 2u) + 1u] >> (j * 4u)) & 15u;
+  let first = word(at >> 2u);
+  let low = (word((at >> 2u) + 1u) >> (j * 4u)) & 15u;
   let high = (first >> (16u + j * 2u)) & 3u;
   let quants = aligned_words(at + 8u + j * 16u);
   return Group(unpack2x16float(first).x * (f32(low | (high << 4u)) - 32.0),

@@ -17,7 +17,7 @@ fn load_group(row: u32, i: u32) -> Group {
   let at = row + (i >> 2u) * BLOCK_BYTES;
   let j = i & 3u;
   let quants = (at >> 2u) + 1u + j * 2u;
-  let pair = vec2<u32>(weight[quants], weight[quants + 1u]);
+  let pair = vec2<u32>(word(quants), word(quants + 1u));
   let nibbles = vec4<u32>(pair, pair >> vec2<u32>(4u)) & NIBBLES;
   return Group(half_of_e4m3(byte_at(at + j)), values_of(nibbles));
 }

@@ -6,7 +6,7 @@ const BLOCK_BYTES: u32 = 84u;
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + (i >> 4u) * BLOCK_BYTES;
   let s = i & 15u;
-  let d_dmin = unpack2x16float(weight[(at >> 2u) + 20u]);
+  let d_dmin = unpack2x16float(word((at >> 2u) + 20u));
   let scale = byte_at(at + s);
   let quants = aligned_words(at + 16u + (s >> 3u) * 32u + (s & 1u) * 16u);
   return Group(d_dmin.x * f32(scale & 15u), -d_dmin.y * f32(scale >> 4u),

@@ -4,7 +4,7 @@ const BLOCK_BYTES: u32 = 20u;
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + i * BLOCK_BYTES;
-  let d_m = unpack2x16float(weight[at >> 2u]);
+  let d_m = unpack2x16float(word(at >> 2u));
   let quants = aligned_words(at + 4u);
   return Group(d_m.x, d_m.y, low_nibbles(quants), high_nibbles(quants));
 }

@@ -7,8 +7,9 @@ const BLOCK_BYTES: u32 = 144u;
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + (i >> 3u) * BLOCK_BYTES;
   let j = i & 7u;
-  let d_dmin = unpack2x16float(weight[at >> 2u]);
-  let s = scale_and_minimum(at + 4u, j);
+  let header = aligned_words(at);
+  let d_dmin = unpack2x16float(header.x);
+  let s = scale_and_minimum(header.yzw, j);
   let quants = at + 16u + (j >> 1u) * 32u;
   let shift = vec4<u32>((j & 1u) * 4u);
   return Group(d_dmin.x * s.x, -d_dmin.y * s.y,

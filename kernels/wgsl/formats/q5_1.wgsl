@@ -5,8 +5,8 @@ const BLOCK_BYTES: u32 = 24u;
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + i * BLOCK_BYTES;
-  let d_m = unpack2x16float(weight[at >> 2u]);
-  let bits = weight[(at >> 2u) + 1u];
+  let d_m = unpack2x16float(word(at >> 2u));
+  let bits = word((at >> 2u) + 1u);
   let quants = aligned_words(at + 8u);
   return Group(d_m.x, d_m.y, low_nibbles(quants) | fifth_bits(bits), high_nibbles(quants) | fifth_bits(bits >> 16u));
 }
