@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
-from bridge.gpu.device import F16, AdapterInfo
+from bridge.gpu.device import F16, SUBGROUPS, AdapterInfo
 from bridge.gpu.formats import Format
 from bridge.plan.fusion import (
     Rule,
@@ -51,10 +51,18 @@ class MatmulShape(Protocol):
 
     def takes(self, format: Format) -> bool: ...
 
+    def fitted(self, n_rows: int, n_groups: int, least_rows: int) -> MatmulShape:
+        """The same for a weight of so many rows of so many groups; a tile keeps ``least_rows`` rows."""
+
 
 @dataclass(frozen=True)
 class LaneShape:
-    """kernels/wgsl/matmul.wgsl: the tile of one invocation, how many lanes share it, and the workgroup around it."""
+    """kernels/wgsl/matmul.wgsl: the tile of one invocation, how many lanes share it, and the workgroup around it.
+
+    With ``subgroups`` (the feature) they add up their parts in registers as far as their subgroup goes. Weights with few
+    rows are split among more lanes, up to a workgroup, and into tiles of fewer rows, until that many ``invocations`` have
+    something to do.
+    """
 
     file: ClassVar[str] = "matmul.wgsl"
     takes_norm: ClassVar[bool] = True
@@ -62,6 +70,8 @@ class LaneShape:
     lanes: int
     rows: int
     tokens: int
+    subgroups: bool = False
+    invocations: int = 0
 
     @property
     def from_rows(self) -> int:
@@ -80,10 +90,23 @@ class LaneShape:
     @property
     def values(self) -> dict[str, int | bool | str]:
         return {"WORKGROUP": self.workgroup, "LANES": self.lanes, "ROWS": self.rows, "TOKENS": self.tokens,
-                "SHARED": self.lanes > 1}
+                "SHARED": self.lanes > 1, "SUBGROUPS": self.subgroups}
 
     def takes(self, format: Format) -> bool:
         return True
+
+    def fitted(self, n_rows: int, n_groups: int, least_rows: int) -> LaneShape:
+        shape = self
+        while n_rows * shape.lanes // shape.rows < self.invocations:
+            # Reads of one subgroup's neighbours coalesce; a tile of several rows loads x once for all of them.
+            may_widen = shape.lanes < min(n_groups, self.workgroup)
+            if may_widen and (shape.lanes < 32 or shape.rows == least_rows):
+                shape = replace(shape, lanes=2 * shape.lanes)
+            elif shape.rows > least_rows:
+                shape = replace(shape, rows=shape.rows // 2)
+            else:
+                break
+        return shape
 
 
 @dataclass(frozen=True)
@@ -126,6 +149,9 @@ class TileShape:
         """Floats may be beyond what halves hold, and are no bytes."""
         return self.products == "f32" or format.values["QUANTISED"] or (self.products, format.type.name) == ("f16", "F16")
 
+    def fitted(self, n_rows: int, n_groups: int, least_rows: int) -> TileShape:
+        return self
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -163,7 +189,8 @@ SOFTWARE = Tuning(
 )
 HARDWARE = Tuning(
     rules=(*RULES, norm_into_products),
-    matmul=(LaneShape(workgroup=64, lanes=16, rows=2, tokens=1), LaneShape(workgroup=64, lanes=16, rows=4, tokens=4),
+    matmul=(LaneShape(workgroup=64, lanes=16, rows=4, tokens=1, invocations=1 << 15),
+            LaneShape(workgroup=64, lanes=16, rows=4, tokens=4, invocations=1 << 15),
             TileShape(workgroup=128, rows=4, columns=4, tokens=32, from_rows=9),
             TileShape(workgroup=256, rows=4, columns=4, tokens=64, from_rows=40)),
     wide_loads=True,
@@ -177,7 +204,14 @@ def tuning_for(info: AdapterInfo, *, exact: bool = True) -> Tuning:
     """The tuning of a class of adapters; what is not ``exact`` may multiply in halves where the adapter has them."""
     if info.is_software:
         return SOFTWARE
-    return HARDWARE if exact or F16 not in info.features else with_products(HARDWARE, "f16")
+    tuning = with_subgroups(HARDWARE) if SUBGROUPS in info.features else HARDWARE
+    return tuning if exact or F16 not in info.features else with_products(tuning, "f16")
+
+
+def with_subgroups(tuning: Tuning) -> Tuning:
+    """Lanes add up their parts in registers."""
+    return replace(tuning, matmul=tuple(replace(shape, subgroups=True) if isinstance(shape, LaneShape) else shape
+                                        for shape in tuning.matmul))
 
 
 def with_products(tuning: Tuning, products: str) -> Tuning:

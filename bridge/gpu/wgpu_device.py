@@ -134,7 +134,9 @@ class WgpuDevice:
         if pipeline is None:
             with self._creating(f"pipeline {label}"):
                 layout = self._device.create_pipeline_layout(bind_group_layouts=[self._layout(tuple(bindings))])
-                module = self._device.create_shader_module(label=label, code=source)
+                # wgpu's compiler knows subgroups without being told, and refuses to be told.
+                code = source.replace("enable subgroups;\n", "")
+                module = self._device.create_shader_module(label=label, code=code)
                 pipeline = self._device.create_compute_pipeline(
                     label=label, layout=layout, compute={"module": module, "entry_point": "main"})
             self._pipelines[source] = pipeline

@@ -3,7 +3,9 @@
 // An invocation computes a tile of ROWS weight rows by TOKENS rows of x, so that each group of weights is decoded once
 // for all the tokens and each quad of x is loaded once for all the rows. With LANES > 1 that many neighbours share a
 // tile: they take neighbouring groups of the rows (coalesced reads) and add up their parts in workgroup memory; with
-// LANES 1 there is no barrier, which software adapters need.
+// LANES 1 there is no barrier, which software adapters need. With SUBGROUPS those of one subgroup, of whatever size, add
+// up theirs in registers, so that workgroup memory is for tiles of several subgroups only. (That neighbours are in one
+// subgroup is not promised by WGSL; where it is not so, the self-test will know.)
 //
 // With NORM x is rms-normed on the way: since x is a factor of every product, it is multiplied by the norm's weight, and
 // the sum of its squares, added up beside the products, gives the factor of the whole row at the end.
@@ -17,6 +19,10 @@
 // With EXPERTS a row of the grid is one chosen expert of one token, and the weight is [n_expert · rows_per_expert, n_in];
 // with HEADS, too, each token has all of them in order.
 
+//@ if SUBGROUPS
+enable subgroups;
+//@ end
+
 //@ include matmul_ends.wgsl
 
 //@ if SHARED
@@ -29,7 +35,12 @@ var<workgroup> parts: array<f32, SUMS * WORKGROUP>;
 //@ end
 
 @compute @workgroup_size(WORKGROUP)
+//@ if SUBGROUPS
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32,
+        @builtin(subgroup_size) subgroup_size: u32) {
+//@ else
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+//@ end
   //@ if EXPERTS
   let slot = workgroup.y;
   if (slot >= batch[dims.rows_word] * dims.n_used) { return; }
@@ -108,34 +119,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   //@ end
 
   //@ if SHARED
-  //@ for r in ROWS
-  //@ for t in TOKENS
-  parts[(${r}u * TOKENS + ${t}u) * WORKGROUP + local] = sum${r}_${t};
-  //@ end
-  //@ end
-  //@ if NORM
-  //@ for t in TOKENS
-  parts[(ROWS * TOKENS + ${t}u) * WORKGROUP + local] = squares${t};
-  //@ end
-  //@ end
-  for (var distance = LANES / 2u; distance > 0u; distance >>= 1u) {
-    workgroupBarrier();
-    if (lane < distance) {
-      for (var i = local; i < SUMS * WORKGROUP; i += WORKGROUP) { parts[i] += parts[i + distance]; }
-    }
-  }
-  // Lane 0 reads only what it wrote itself in the last round.
-  if (lane != 0u) { return; }
-  //@ for r in ROWS
-  //@ for t in TOKENS
-  sum${r}_${t} = parts[(${r}u * TOKENS + ${t}u) * WORKGROUP + local];
-  //@ end
-  //@ end
-  //@ if NORM
-  //@ for t in TOKENS
-  squares${t} = parts[(ROWS * TOKENS + ${t}u) * WORKGROUP + local];
-  //@ end
-  //@ end
+  //@ include matmul_sum_lanes.wgsl
   //@ end
   //@ if NORM
   //@ for t in TOKENS

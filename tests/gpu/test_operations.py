@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from bridge.errors import InputError, UnsupportedError
+from bridge.gpu.device import SUBGROUPS
+from bridge.gpu.tuning import HARDWARE, LaneShape
 from bridge.graph import RopeTable, cache
 from bridge.graph.graph import ACTIVATIONS
 from tests.graph import attention_operations, elementwise, expert_operations
@@ -294,3 +296,32 @@ def test_what_no_kernel_takes_is_refused_by_name(device):
     late = b.rope(b.select_outputs(op.x()), table, 16, "norm")
     with pytest.raises(UnsupportedError, match="computes rope for all tokens of a batch, not for some"):
         run(device, b.finish(late, 16), op.tensors, [([0], 0)])
+
+
+LANES = [(4, True), (16, True), (64, True), (64, False)]
+
+
+@pytest.mark.parametrize("lanes, subgroups", LANES)
+def test_lanes_within_and_beyond_a_subgroup(device, lanes, subgroups):
+    """Subgroups are of 8 here, or of 4; with a norm, a gate, two formats, and several tokens in a tile."""
+    if subgroups and SUBGROUPS not in device.info.features:
+        pytest.skip("this adapter has no subgroups")
+    op = OneOperation(rows(6, 512))
+    for name, type_name in (("a", "Q4_K"), ("b", "Q6_K"), ("c", "F16"), ("d", "F16")):
+        op.tensors.add_blocks(f"{name}.weight", type_name, 38, 512) if "Q" in type_name else (
+            op.tensors.add_normal(f"{name}.weight", 38, 512, type_name=type_name))
+    op.tensors.add_floats("norm.weight", rows(1, 512)[0])
+    b = op.builder
+    x = b.rms_norm(op.x(), "norm", 1e-5)
+    a, other = b.matmul(x, "a", 38), b.matmul(x, "b", 38)
+    graph = op.finish(b.concat(b.concat(a, other), b.glu(b.matmul(x, "c", 38), b.matmul(x, "d", 38), "silu")))
+    shapes = tuple(LaneShape(64, lanes, rows=4, tokens=n, subgroups=subgroups) for n in (1, 4))
+    for tokens in ([2], [0, 1, 2, 3, 4, 5]):
+        assert_close(*run(device, graph, op.tensors, [(tokens, 0)], tuning=replace(HARDWARE, matmul=shapes)))
+
+
+def test_few_rows_are_split_among_more_lanes_and_smaller_tiles():
+    shape = LaneShape(64, 16, 4, 1, invocations=1 << 15)
+    fitted = {n_rows: shape.fitted(n_rows, 64, 1) for n_rows in (1 << 17, 1 << 13, 1 << 11, 1 << 10, 1 << 6)}
+    assert [(found.lanes, found.rows) for found in fitted.values()] == [(16, 4), (16, 4), (32, 2), (32, 1), (64, 1)]
+    assert shape.fitted(64, 18, 2) == replace(shape, lanes=32, rows=2)  # 64 lanes for 18 groups would idle

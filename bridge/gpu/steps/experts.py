@@ -27,7 +27,7 @@ def _products(b: CallBuilder, step: Step, n_used: int, route: int | None, own_x:
     if n_in % 4:
         raise UnsupportedError(f"tensor {matrix.name} has rows of {n_in} elements; "
                                "the WebGPU backend needs a multiple of 4 in experts")
-    shape = b.tuning.matmul[0]
+    shape = b.tuning.matmul[0].fitted(n_used * per_expert_rows, n_in // matrix.format.group, 1)
     choice = Choice(1, -(-per_expert_rows // shape.rows_per_workgroup),
                     b.matmul_pipeline(matrix, shape, EXPERTS=True, HEADS=route is None))
     x_width = n_in * n_used if own_x else n_in

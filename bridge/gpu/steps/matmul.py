@@ -59,6 +59,8 @@ def _shapes(b: CallBuilder, product: Product, matrices: Sequence[Matrix]) -> lis
 
 def _choice(b: CallBuilder, product: Product, matrices: Sequence[Matrix], part: int, shape: MatmulShape) -> Choice:
     matrix, *others = matrices
+    n_rows = sum(m.parts[part].n_rows for m in matrices) * (2 if product.gated else 1)
+    shape = shape.fitted(n_rows, matrix.n_in // matrix.format.group, 2 if product.gated else 1)
     rows_per_workgroup = shape.rows_per_workgroup // (2 if product.gated else 1)
     pipeline = b.matmul_pipeline(matrix, shape, NORM=product.norm is not None, ACT=product.act, GATED=product.gated,
                                  other=others[0] if others else None)
