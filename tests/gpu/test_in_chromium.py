@@ -126,6 +126,11 @@ def test_products_in_tiles(page_device):
     test_fused.test_a_fused_layer_in_tiles(page_device, "two formats with biases", "f32", 3e-5)
 
 
+def test_lanes_of_several_subgroups(page_device):
+    assert page_device.info.subgroup_min_size == 4
+    test_operations.test_lanes_within_and_beyond_a_subgroup(page_device, 16, True)
+
+
 @pytest.mark.parametrize("name, tuning", [("normed heads", ROW_KERNELS), ("two formats with biases", ROW_KERNELS),
                                           ("whole tensors", SOFTWARE)])
 def test_fused_layers(page_device, name, tuning):
