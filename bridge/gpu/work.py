@@ -20,7 +20,7 @@ PER_KEY = 4.0
 
 def work_of(plan: Plan, placement: Placement, step: Step, call: Call, n_rows: int) -> tuple[float, float]:
     """Units of a call for a batch of ``n_rows`` rows, and those for each position of the context."""
-    if step.kernel == "attention":
+    if step.kernel == "attention" and any(operand.kind == "k" for operand in call.operands):  # else it merges what others did
         keys = PER_KEY * n_rows * step.attrs["n_head"] * (step.attrs["head_dim"] + step.attrs["head_dim_v"])
         window = step.attrs["window"]
         return (keys * (window + n_rows), 0.0) if window else (0.0, keys)

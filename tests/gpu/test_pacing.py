@@ -163,7 +163,7 @@ def test_a_batch_whose_dispatches_are_too_long_is_taken_in_parts(device, monkeyp
 
     async def compare():
         session = await open_session(device, graph, tensors, n_ubatch=32)
-        _, work = session._program("logits", 32, 1)
+        work = Work([dispatch.cost for _, _, dispatch in session.dispatches(32, 1)])
         monkeypatch.setattr(device, "pacer", Stubborn(max(work.units(30)) / LONGEST_DISPATCH_S / 3))
         monkeypatch.setattr(device, "run", counted)
         tokens = [i * 7 % N_VOCAB for i in range(30)]
