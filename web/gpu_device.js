@@ -36,8 +36,9 @@ const LIMITS = [
 export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPreference = 'high-performance' } = {}) {
   const { device, info, abilities } = await openAdapter(gpu, powerPreference);
   const completion = new Completion(device.queue);
+  const made = new GpuDevice(device, completion, info, abilities); // from now on a loss ends what waits
   await completion.measure();
-  return new GpuDevice(device, completion, info, abilities);
+  return made;
 }
 
 export class GpuDevice {
@@ -203,6 +204,7 @@ export class GpuDevice {
       encoder.copyBufferToBuffer(this.#objects.get(handle), offset, copy, 0, size);
       this.#queue.submit([encoder.finish()]);
       this.#counters.submits += 1;
+      await this.check();
       this.#countRead(size);
       await this.#completion.of(copy.mapAsync(GPUMapMode.READ));
       const bytes = new Uint8Array(copy.getMappedRange()).slice();

@@ -227,8 +227,12 @@ def test_a_device_that_is_lost_fails_what_is_pending_and_all_later_calls_with_a_
                 await session.evaluate([1], 0, [0])
             await session.close()
             assert device.counters.buffers == 0
+            assert device.lost
 
         asyncio.run(lose())
+        page = device._js._page
+        page.wait(page._page.evaluate("() => window.open()"))  # another device, when the process is there again
+        assert device.lost is None
 
 
 def crash_gpu(device):

@@ -42,6 +42,16 @@ test('an adapter that gives no device is an error with its reason', async () => 
   await assert.rejects(opened({ refuses }), error(/^the WebGPU adapter gave no device: out of handles$/));
 });
 
+test('an adapter that was there is waited for while the GPU is started again', async () => {
+  const adapters = [new FakeAdapter(), null, null, new FakeAdapter()];
+  const gpu = { requestAdapter: async () => adapters.shift() };
+  const first = await requestDevice({ gpu });
+  first.destroy();
+  const again = await requestDevice({ gpu });
+  assert.equal(again.lost(), null);
+  assert.equal(adapters.length, 0);
+});
+
 test('limits of buffers are asked for as the adapter has them, and the device says what it got', async () => {
   const limits = { ...CORE_LIMITS, maxBufferSize: 2 ** 32, maxStorageBufferBindingSize: 2 ** 31 };
   const { adapter, device } = await opened({ limits, granted: CORE_LIMITS });
@@ -210,6 +220,22 @@ for (const [message, told] of [['the driver was reset', 'the driver was reset'],
     assert.ok(fake.buffers.every(({ destroyed }) => destroyed === 1));
   });
 }
+
+test('a device that is lost from the start is an error, not a wait', async () => {
+  const adapter = new FakeAdapter({ held: true });
+  const opening = assert.rejects(requestDevice({ gpu: gpuOf(adapter) }), error(/^the device was lost: the GPU process is gone$/));
+  await turn(1);
+  adapter.made.lose('the GPU process is gone');
+  await opening;
+});
+
+test('a copy that the device has no memory for is told as that', async () => {
+  const { device } = await opened({ memory: 1000 });
+  const buffer = device.createBuffer(800, false, 'k cache 0');
+  await assert.rejects(device.readBuffer(buffer, 0, 400), error(/^creating the buffer copy of 400 bytes failed.*: out of memory$/));
+  assert.equal((await device.readBuffer(buffer, 0, 200)).length, 200);
+  assert.equal(JSON.parse(device.counters()).buffers, 1);
+});
 
 test('a device that is destroyed fails what is under way', async () => {
   const { device, fake } = await opened();

@@ -5,6 +5,9 @@ import { GpuDeviceError } from './error.js';
 const WANTED_LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize'];
 const FEATURES = ['shader-f16', 'subgroups']; // what kernels may use where it is there
 const LANGUAGE_FEATURES = ['packed_4x8_integer_dot_product'];
+const RETURN_MS = 3000;
+const RETRY_MS = 100;
+const hadAdapter = new WeakSet(); // GPU objects
 
 /**
  * @param {GPU} [gpu]
@@ -15,8 +18,7 @@ export async function openAdapter(gpu, powerPreference) {
   if (!gpu) {
     throw new GpuDeviceError('this browser has no WebGPU here (navigator.gpu is missing; it needs a secure context)');
   }
-  const adapter = await gpu.requestAdapter({ powerPreference });
-  if (!adapter) throw new GpuDeviceError('WebGPU found no adapter');
+  const adapter = await adapterOf(gpu, { powerPreference });
   const device = await deviceOf(adapter);
   const info = adapter.info ?? (await adapter.requestAdapterInfo?.()) ?? {}; // a method in browsers of 2023
   return {
@@ -36,6 +38,20 @@ export async function openAdapter(gpu, powerPreference) {
       subgroupMinSize: info.subgroupMinSize ?? 0,
     },
   };
+}
+
+/** After the GPU's process has ended (a driver's fault) there is no adapter for a moment, until it is started again. */
+async function adapterOf(gpu, options) {
+  const deadline = performance.now() + (hadAdapter.has(gpu) ? RETURN_MS : 0);
+  for (;;) {
+    const adapter = await gpu.requestAdapter(options);
+    if (adapter) {
+      hadAdapter.add(gpu);
+      return adapter;
+    }
+    if (performance.now() >= deadline) throw new GpuDeviceError('WebGPU found no adapter');
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
 }
 
 /** Limits that a browser does not know must not be asked for, and not all that it tells of is always granted. */
