@@ -92,8 +92,7 @@ async def describe_device() -> dict[str, Any]:
     device = await request_device()
     timer = ProgramTimer(device)
     speed = await measure_device(device, timer)
-    return {"info": asdict(device.info), "limits": asdict(device.limits),
-            "copy_gb_per_second": round(speed.copy / 1e9, 3), "peak_f32_gflops": round(speed.peak / 1e9, 3)}
+    return {"info": asdict(device.info), "limits": asdict(device.limits), **speed.figures()}
 
 
 class Check:
@@ -195,11 +194,11 @@ class Check:
 
 
 def _summary(model: str, figures: dict[str, Any]) -> str:
-    reached = figures["reached"]
-    return (f"{model}: decode {figures['decode_tokens_per_second']} tokens/s, "
-            f"{reached.get('decode_of_copy', 0):.0%} of copying; "
-            f"prompt of {figures['prompt_tokens']} {figures['prompt_tokens_per_second']} tokens/s, "
-            f"{reached.get('prompt_of_peak', 0):.0%} of the peak")
+    reached = {key: "?" if value is None else f"{value:.0%}" for key, value in figures["reached"].items()}
+    return (f"{model}: decode {figures['decode_tokens_per_second']} tokens/s, {reached['decode_of_copy']} of copying "
+            f"(its kernels {reached['decode_kernels_of_copy']}); prompt of {figures['prompt_tokens']} "
+            f"{figures['prompt_tokens_per_second']} tokens/s, {reached['prompt_of_peak']} of the peak (its kernels "
+            f"{reached['prompt_kernels_of_peak']})")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Measured with kernels that do nothing else (kernels/wgsl/bench_copy.wgsl, bench_
 
 from __future__ import annotations
 
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,14 +28,21 @@ SOFTWARE_WORKGROUPS = 16
 
 @dataclass(frozen=True)
 class DeviceSpeed:
-    """``copy``: bytes read and written per second by a copy; ``peak``: float32 operations per second."""
+    """``copy``: bytes read and written per second by a copy; ``peak``: float32 operations per second; ``dispatch``:
+    seconds that one that computes nothing adds to a submission, as the host sees it."""
 
     copy: float
     peak: float
+    dispatch: float
+
+    def figures(self) -> dict[str, float]:
+        """As they are told."""
+        return {"copy_gb_per_second": round(self.copy / 1e9, 3), "peak_f32_gflops": round(self.peak / 1e9, 3),
+                "dispatch_microseconds": round(1e6 * self.dispatch, 2)}
 
 
 async def measure_device(device: Device, timer: ProgramTimer) -> DeviceSpeed:
-    return DeviceSpeed(await _copy_speed(device, timer), await _peak_speed(device, timer))
+    return DeviceSpeed(await _copy_speed(device, timer), await _peak_speed(device, timer), await _dispatch_time(device))
 
 
 async def _copy_speed(device: Device, timer: ProgramTimer) -> float:
@@ -57,6 +65,16 @@ async def _peak_speed(device: Device, timer: ProgramTimer) -> float:
                              CHAINS=CHAINS, FUSED=fused) as (dispatch, params):
             best = max(best, flop / await timer.seconds([dispatch], params, bytes(4)))
     return best
+
+
+async def _dispatch_time(device: Device) -> float:
+    timer = ProgramTimer(device, time.perf_counter)
+    try:
+        async with _dispatch(device, "bench_copy.wgsl", ("read", "write"), (16, 16), pack(0), 1, ITEMS=1) as prepared:
+            nothing, params = prepared
+            return await timer.seconds([nothing], params, bytes(4))
+    finally:
+        timer.close()
 
 
 @asynccontextmanager

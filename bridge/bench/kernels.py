@@ -56,7 +56,8 @@ async def time_kernels(session: GpuSession, timer: ProgramTimer, n_tokens: int, 
 
     What the session's cache and scratch hold afterwards is no context of anything.
     """
-    kernels = sorted(kernels_of(session, n_tokens, position), key=lambda kernel: -kernel.cost.nbytes - kernel.cost.flop)
+    kernels = kernels_of(session, n_tokens, position)
+    kernels.sort(key=lambda kernel: -kernel.cost.nbytes - kernel.cost.flop)
     tokens = [0] * n_tokens
     block = session.parameters(tokens, position, [n_tokens - 1])
     for kernel in kernels:

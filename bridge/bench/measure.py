@@ -77,11 +77,12 @@ async def _on_device(model: Any, device: Any, options: BenchOptions, figures: Ma
                      report: Report) -> dict[str, Any]:
     found: dict[str, Any] = {"per_token": await count_tokens(model, device, COUNTED_TOKENS)}
     report("per token: " + ", ".join(f"{value:g} {name}" for name, value in found["per_token"].items()))
-    timer = ProgramTimer(device, time.process_time if options.cpu else time.perf_counter)
+    timer = ProgramTimer(device, time.process_time if options.cpu else None)
     try:
         speed = await measure_device(device, timer)
-        found["device"] = {"copy_gb_per_second": _giga(speed.copy), "peak_f32_gflops": _giga(speed.peak)}
-        report(f"device: copies {_giga(speed.copy)} GB/s, computes {_giga(speed.peak)} GFLOP/s")
+        found["device"] = speed.figures()
+        report("device: copies {copy_gb_per_second} GB/s, computes {peak_f32_gflops} GFLOP/s, "
+               "a dispatch takes {dispatch_microseconds} us".format(**found["device"]))
         position = max(figures["prompt_tokens"] - model.n_ubatch, 0)
         batches = {"decode": (1, figures["prompt_tokens"]), "prompt": (model.n_ubatch, position)}
         for name, (n_tokens, start) in batches.items():
@@ -100,8 +101,12 @@ async def _on_device(model: Any, device: Any, options: BenchOptions, figures: Ma
 def _summary(kernels: list[Kernel], speed: DeviceSpeed) -> dict[str, Any]:
     cost = sum((kernel.cost for kernel in kernels), Cost(0, 0))
     times = [kernel.total_seconds for kernel in kernels if kernel.total_seconds is not None]
-    return {"bytes": cost.nbytes, "flop": cost.flop, "complete": len(times) == len(kernels),
-            "sum_ms": round(1e3 * sum(times), 4), "kernels": [_row(kernel, speed) for kernel in kernels]}
+    summary = {"bytes": cost.nbytes, "flop": cost.flop, "complete": len(times) == len(kernels),
+               "sum_ms": round(1e3 * sum(times), 4)}
+    if summary["complete"]:
+        summary |= {"of_copy": round(cost.nbytes / sum(times) / speed.copy, 3),
+                    "of_peak": round(cost.flop / sum(times) / speed.peak, 3)}
+    return {**summary, "kernels": [_row(kernel, speed) for kernel in kernels]}
 
 
 def _row(kernel: Kernel, speed: DeviceSpeed) -> dict[str, Any]:
@@ -122,14 +127,15 @@ def _line(kernel: Kernel, speed: DeviceSpeed) -> str:
 
 
 def _reached(found: Mapping[str, Any], figures: Mapping[str, Any], speed: DeviceSpeed) -> dict[str, Any]:
-    """What decoding and the first prompt reach end to end: bytes moved against copying, arithmetic against the peak."""
+    """Bytes moved in decoding against copying, arithmetic of prompts against the peak: end to end, and in kernels."""
     decode, prompt = figures["decode_tokens_per_second"], figures["prompt_tokens_per_second"]
-    batch = found["prompt_kernels"]
-    reached: dict[str, Any] = {}
-    if decode:
-        reached["decode_of_copy"] = round(found["decode_kernels"]["bytes"] * decode / speed.copy, 3)
-    if prompt:
-        reached["prompt_of_peak"] = round(batch["flop"] / batch["tokens"] * prompt / speed.peak, 3)
+    token, batch = found["decode_kernels"], found["prompt_kernels"]
+    reached = {
+        "decode_of_copy": decode and round(token["bytes"] * decode / speed.copy, 3),
+        "decode_kernels_of_copy": token.get("of_copy"),
+        "prompt_of_peak": prompt and round(batch["flop"] / batch["tokens"] * prompt / speed.peak, 3),
+        "prompt_kernels_of_peak": batch.get("of_peak"),
+    }
     return {"reached": reached}
 
 

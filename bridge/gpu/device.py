@@ -148,6 +148,12 @@ class Device(Protocol):
         Raises DeviceError when the device was lost or found an error in what was submitted.
         """
 
+    async def pass_seconds(self, program: Any, params: bytes) -> float | None:
+        """Run a program once, in one submit, and return how long the device itself says it took, without what came before.
+
+        None, and nothing is run, where the device has no clock that tells.
+        """
+
     async def check(self) -> None:
         """Raise DeviceError for what went wrong in creating things since the last check (validation, out of memory)."""
 

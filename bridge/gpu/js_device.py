@@ -110,6 +110,10 @@ class JsDevice:
         found.assign_to(result)
         return result.cast("f")
 
+    async def pass_seconds(self, program: int, params: bytes) -> None:
+        """Pages are not given a clock finer than the device's jitter; see bridge.gpu.device.Device."""
+        return None
+
     async def check(self) -> None:
         await self._wait(self._call("check"))
 

@@ -36,6 +36,9 @@ from bridge.gpu.upload import Pump  # noqa: E402
 _FEATURES = {F16: F16, "subgroup": SUBGROUPS}
 """wgpu's names of the features that kernels may use; it has packed dot products wherever it runs, and does not say so."""
 
+_CLOCK = "timestamp-query"
+"""A feature for measuring, which kernels know nothing of."""
+
 _WANTED_LIMITS = ("max-buffer-size", "max-storage-buffer-binding-size")
 
 LOST = "device is lost"
@@ -51,7 +54,7 @@ async def request_device(power: str = "high-performance", force_software: bool =
     except Exception as error:  # wgpu raises RuntimeError, or ValueError for names; without a driver also OSError
         raise DeviceError(f"no WebGPU adapter was found: {_first_line(error)}") from None
     wanted = {name: adapter.limits[name] for name in _WANTED_LIMITS if name in adapter.limits}
-    features = [name for name in _FEATURES if name in adapter.features]
+    features = [name for name in (*_FEATURES, _CLOCK) if name in adapter.features]
     try:
         return WgpuDevice(adapter, adapter.request_device_sync(required_limits=wanted, required_features=features))
     except Exception as error:
@@ -80,6 +83,39 @@ class _Program:
     work: Work
 
 
+class _Stopwatch:
+    """Two of the device's timestamps, at the beginning and at the end of a pass."""
+
+    NBYTES = 16
+
+    def __init__(self, device: Any, seconds_per_tick: float) -> None:
+        self._seconds_per_tick = seconds_per_tick
+        self._queries = device.create_query_set(type="timestamp", count=2)
+        usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+        self._ticks = device.create_buffer(size=self.NBYTES, usage=usage)
+        self.writes = {"query_set": self._queries, "beginning_of_pass_write_index": 0, "end_of_pass_write_index": 1}
+
+    @classmethod
+    def of(cls, device: Any) -> _Stopwatch | None:
+        """None where the device has no timestamps, or wgpu does not tell how long a tick is."""
+        if _CLOCK not in device.features:
+            return None
+        try:
+            from wgpu.backends.wgpu_native import lib
+
+            nanoseconds = lib.wgpuQueueGetTimestampPeriod(device.queue._internal)
+        except (ImportError, AttributeError):
+            return None
+        return cls(device, 1e-9 * nanoseconds) if nanoseconds > 0 else None
+
+    def resolve(self, encoder: Any) -> None:
+        encoder.resolve_query_set(self._queries, 0, 2, self._ticks, 0)
+
+    def seconds(self, queue: Any) -> float:
+        begin, end = memoryview(queue.read_buffer(self._ticks)).cast("Q")
+        return (end - begin) * self._seconds_per_tick
+
+
 class WgpuDevice:
     """A device of the ``wgpu`` package (see bridge.gpu.device.Device)."""
 
@@ -88,6 +124,7 @@ class WgpuDevice:
         self._buffers: set[Any] = set()
         self._layouts: dict[tuple[str, ...], Any] = {}
         self._pipelines: dict[str, Any] = {}
+        self._stopwatch = _Stopwatch.of(device)
         self._lost: str | None = None
         self._is_destroyed = False
         self._fence, self._next_fence = (
@@ -185,6 +222,15 @@ class WgpuDevice:
             self.pacer.end(all_done=n_rows > 0)
             return rows
 
+    async def pass_seconds(self, program: Any, params: bytes) -> float | None:
+        if self._stopwatch is None:
+            return None
+        with self._using():
+            self._device.queue.write_buffer(program.params, 0, params)
+            self._submit(self._encoded(program, 0, len(program.dispatches), stopwatch=self._stopwatch))
+            self._count_read(_Stopwatch.NBYTES)
+            return self._stopwatch.seconds(self._device.queue)
+
     async def check(self) -> None:
         self._require()
 
@@ -214,16 +260,19 @@ class WgpuDevice:
         self.counters.buffer_bytes += size
         return buffer
 
-    def _encoded(self, program: _Program, first: int, end: int, n_rows: int = 0) -> Any:
+    def _encoded(self, program: _Program, first: int, end: int, n_rows: int = 0,
+                 stopwatch: _Stopwatch | None = None) -> Any:
         """Dispatches ``first`` … ``end`` - 1 in one pass, and the rows of the readback behind them."""
         encoder = self._device.create_command_encoder()
-        compute = encoder.begin_compute_pass()
+        compute = encoder.begin_compute_pass(timestamp_writes=stopwatch.writes if stopwatch else None)
         for dispatch in program.dispatches[first:end]:
             compute.set_pipeline(dispatch.pipeline)
             compute.set_bind_group(0, dispatch.bind_group)
             compute.dispatch_workgroups(*dispatch.workgroups)
         compute.end()
         self.counters.dispatches += end - first
+        if stopwatch:
+            stopwatch.resolve(encoder)
         readback = program.readback
         for row in range(n_rows):
             encoder.copy_buffer_to_buffer(readback.source, row * readback.row_stride,

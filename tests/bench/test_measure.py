@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -87,6 +88,8 @@ def test_all_figures(device):
         assert kernels["tokens"] == n_tokens and kernels["complete"]
         assert kernels["sum_ms"] == pytest.approx(
             sum(row["calls"] * row["microseconds"] / 1e3 for row in kernels["kernels"]), rel=0.05)
+        ratio = kernels["bytes"] / (kernels["sum_ms"] * 1e6) / found["device"]["copy_gb_per_second"]
+        assert kernels["of_copy"] == pytest.approx(ratio, rel=0.1, abs=0.002)
         for row in kernels["kernels"]:
             ratio = row["gb_per_second"] / found["device"]["copy_gb_per_second"]
             assert row["of_copy"] == pytest.approx(ratio, rel=0.1, abs=0.002)
@@ -94,6 +97,15 @@ def test_all_figures(device):
     assert found["reached"]["decode_of_copy"] == pytest.approx(
         expected / found["device"]["copy_gb_per_second"], rel=0.1, abs=0.002)
     assert any(line.startswith("kernels of prompt, 8 tokens") for line in lines)
+
+
+def test_the_devices_clock_tells_a_part_of_what_the_host_waits_for(device):
+    params = device.create_buffer(4)
+    program = device.create_program([], params)
+    begin = time.perf_counter()
+    found = asyncio.run(device.pass_seconds(program, bytes(4)))
+    assert found is None or 0 <= found < time.perf_counter() - begin
+    device.free([program, params])
 
 
 def test_after_the_deadline_nothing_is_begun(device):

@@ -33,8 +33,8 @@ class ScriptedDevice:
         self.runs.append(len(program))
 
 
-def seconds(device, dispatches):
-    timer = ProgramTimer(device, lambda: device.now)
+def seconds(device, dispatches, host=True):
+    timer = ProgramTimer(device, (lambda: device.now) if host else None)
     dispatches = [Dispatch(each, None, (1, 1, 1), (1e9, 0.0)) for each in dispatches]
     found = asyncio.run(timer.seconds(dispatches, "params", b"block"))
     timer.close()
@@ -48,6 +48,28 @@ def test_the_time_of_a_dispatch_without_that_of_a_submission(each):
     assert seconds(device, [each]) == pytest.approx(each)
     assert max(device.runs) * each >= min(TARGET_SECONDS, MAX_DISPATCHES * each)
     assert sum(device.runs) * each < 20 * TARGET_SECONDS + 10 * each
+
+
+class DeviceWithAClock(ScriptedDevice):
+    async def pass_seconds(self, program, params):
+        self.runs.append(len(program))
+        return sum(dispatch.pipeline for dispatch in program) * (3 if len(self.runs) == 1 else 1)
+
+
+class DeviceThatCannotTell(ScriptedDevice):
+    async def pass_seconds(self, program, params):
+        return None
+
+
+def test_the_devices_own_clock_is_taken_where_there_is_one():
+    device = DeviceWithAClock(overhead=100.0)
+    assert seconds(device, [2e-3], host=False) == pytest.approx(2e-3) and device.now == 0.0
+
+
+def test_else_the_hosts(monkeypatch):
+    device = DeviceThatCannotTell()
+    monkeypatch.setattr("time.perf_counter", lambda: device.now)
+    assert seconds(device, [2e-3], host=False) == pytest.approx(2e-3) and device.now > 0.0
 
 
 def test_several_dispatches_take_turns():
