@@ -34,10 +34,11 @@ const LIMITS = [
  * @returns {Promise<GpuDevice>}
  */
 export async function requestDevice({ gpu = globalThis.navigator?.gpu, powerPreference = 'high-performance' } = {}) {
-  const { device, info, abilities } = await openAdapter(gpu, powerPreference);
+  const { device, notes, info, abilities } = await openAdapter(gpu, powerPreference);
   const completion = new Completion(device.queue);
-  const made = new GpuDevice(device, completion, info, abilities); // from now on a loss ends what waits
+  const made = new GpuDevice(device, completion, info, abilities, notes); // from now on a loss ends what waits
   await completion.measure();
+  if (completion.pokes) notes.push('webgpu_completion_at_intervals:polling');
   return made;
 }
 
@@ -47,6 +48,7 @@ export class GpuDevice {
   #completion;
   #info;
   #abilities;
+  #notes;
   #objects = new Map(); // handle -> buffer, bind group, readback or program
   #pipelines = []; // kept as long as the device; handles are indices
   #pipelineOfSource = new Map();
@@ -61,12 +63,13 @@ export class GpuDevice {
     buffers: 0, buffer_bytes: 0, created: 0, submits: 0, dispatches: 0, maps: 0, bytes_read: 0, waits: 0, peak_bytes_in_flight: 0,
   };
 
-  constructor(device, completion, info, abilities) {
+  constructor(device, completion, info, abilities, notes) {
     this.#device = device;
     this.#queue = device.queue;
     this.#completion = completion;
     this.#info = info;
     this.#abilities = abilities;
+    this.#notes = notes;
     device.lost.then(({ message, reason }) => {
       this.#lost ??= message || reason || 'no reason was given';
       this.#completion.fail(this.#lossError());
@@ -79,7 +82,8 @@ export class GpuDevice {
   /** What the adapter says of itself, limits and abilities, how long the device takes to say that it is idle, as JSON. */
   describe() {
     const limits = Object.fromEntries(LIMITS.map((name) => [name, this.#device.limits[name]]));
-    return JSON.stringify({ info: this.#info, limits, ...this.#abilities, latencyMs: this.#completion.latencyMs });
+    const { latencyMs } = this.#completion;
+    return JSON.stringify({ info: this.#info, limits, ...this.#abilities, latencyMs, notes: this.#notes });
   }
 
   /** Why the device is there no more; null while it is. */

@@ -105,6 +105,8 @@ class Device(Protocol):
     info: AdapterInfo
     counters: Counters
     pacer: Pacer
+    notes: tuple[str, ...]
+    """Runtime notes of how the device was had."""
     lost: str | None
     """Why the device is there no more; None while it is. A lost one fails every call but ``free`` and ``destroy``."""
 

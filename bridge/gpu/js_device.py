@@ -46,6 +46,7 @@ class JsDevice:
         described = json.loads(js.describe())
         self.limits = Limits(**{_LIMIT_NAMES[name]: value for name, value in described["limits"].items()})
         self.pacer = Pacer(latency_s=described["latencyMs"] / 1000)
+        self.notes = tuple(described["notes"])
         fallback = described["info"].pop("isFallback")
         self.info = AdapterInfo(**described["info"], features=tuple(described["features"]),
                                 subgroup_min_size=described["subgroupMinSize"])

@@ -44,7 +44,7 @@ class GpuSession:
                  tuning: Tuning) -> None:
         """Use ``create``."""
         self.n_ctx, self.n_ubatch, self.max_outputs = n_ctx, n_ubatch, max_outputs
-        self.notes: list[str] = []
+        self.notes = list(device.notes)
         self._device, self._plan, self._tuning = device, plan, tuning
         self.cache = CacheLayout(plan.kv_layers, n_ctx, n_ubatch, *cache_types(kv_type))
         self.reach = CacheReach(self.cache.margin)

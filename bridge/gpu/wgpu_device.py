@@ -61,7 +61,7 @@ async def request_device(power: str = "high-performance", force_software: bool =
         warnings.warn(f"WebGPU with the adapter's own limits and features was refused ({_reason(error)}); trying without",
                       stacklevel=2)
     try:
-        return WgpuDevice(adapter, adapter.request_device_sync())
+        return WgpuDevice(adapter, adapter.request_device_sync(), notes=("webgpu_limits_refused:using_defaults",))
     except Exception as error:
         raise DeviceError(f"the WebGPU adapter gave no device: {_first_line(error)}") from None
 
@@ -119,7 +119,8 @@ class _Stopwatch:
 class WgpuDevice:
     """A device of the ``wgpu`` package (see bridge.gpu.device.Device)."""
 
-    def __init__(self, adapter: Any, device: Any) -> None:
+    def __init__(self, adapter: Any, device: Any, notes: tuple[str, ...] = ()) -> None:
+        self.notes = notes
         self._device = device
         self._buffers: set[Any] = set()
         self._layouts: dict[tuple[str, ...], Any] = {}

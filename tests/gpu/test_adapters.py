@@ -117,4 +117,5 @@ def test_limits_that_are_told_but_not_granted_are_done_without(only_adapter):
     with pytest.warns(UserWarning, match=r"\(Limit 'max_buffer_size' value 1 is better than allowed 0\); trying without"):
         device = asyncio.run(request_device())
     assert device.limits == Limits()
+    assert device.notes == ("webgpu_limits_refused:using_defaults",)
     device.destroy()

@@ -80,6 +80,7 @@ test('a device is had without the larger limits where the browser refuses them a
   assert.equal(adapter.requests.length, 2);
   const described = JSON.parse(device.describe());
   assert.deepEqual([described.limits, described.features], [CORE_LIMITS, []]);
+  assert.deepEqual(described.notes, ['webgpu_limits_refused:using_defaults']);
   assert.match(warned[0], /maxBufferSize is above what is there/);
 });
 
@@ -167,7 +168,9 @@ test('a browser that looks at intervals is kept awake, by measuring and not by n
   for (let i = 0; i < 5; i++) await device.run(program, PARAMS, 1);
   const took = performance.now() - begun;
   assert.ok(took < 5 * 60, `five batches of 10 ms took ${took} ms`);
-  assert.ok(JSON.parse(device.describe()).latencyMs < 60);
+  const { latencyMs, notes } = JSON.parse(device.describe());
+  assert.ok(latencyMs < 60);
+  assert.deepEqual(notes, ['webgpu_completion_at_intervals:polling']);
   const { empty } = fake.queue;
   await turn(20);
   assert.equal(fake.queue.empty, empty, 'nothing is submitted when nobody waits');
@@ -183,6 +186,7 @@ test('a browser that tells at once is left alone', async () => {
   fake.queue.submitMs = 15;
   await device.run(program, PARAMS, 1);
   assert.equal(fake.queue.empty, asked);
+  assert.deepEqual(JSON.parse(device.describe()).notes, []);
 });
 
 test('a device whose answers are late for other reasons is left alone, too', async () => {

@@ -12,17 +12,20 @@ const hadAdapter = new WeakSet(); // GPU objects
 /**
  * @param {GPU} [gpu]
  * @param {GPUPowerPreference} powerPreference
- * @returns {Promise<{device: GPUDevice, info: object, abilities: {features: string[], subgroupMinSize: number}}>}
+ * @returns {Promise<{device: GPUDevice, info: object, notes: string[],
+ *   abilities: {features: string[], subgroupMinSize: number}}>}  notes are of the runtime
  */
 export async function openAdapter(gpu, powerPreference) {
   if (!gpu) {
     throw new GpuDeviceError('this browser has no WebGPU here (navigator.gpu is missing; it needs a secure context)');
   }
   const adapter = await adapterOf(gpu, { powerPreference });
-  const device = await deviceOf(adapter);
+  const notes = [];
+  const device = await deviceOf(adapter, notes);
   const info = adapter.info ?? (await adapter.requestAdapterInfo?.()) ?? {}; // a method in browsers of 2023
   return {
     device,
+    notes,
     info: {
       vendor: info.vendor ?? '',
       architecture: info.architecture ?? '',
@@ -55,13 +58,14 @@ async function adapterOf(gpu, options) {
 }
 
 /** Limits that a browser does not know must not be asked for, and not all that it tells of is always granted. */
-async function deviceOf(adapter) {
+async function deviceOf(adapter, notes) {
   const limits = WANTED_LIMITS.filter((name) => adapter.limits?.[name]).map((name) => [name, adapter.limits[name]]);
   const requiredFeatures = FEATURES.filter((name) => adapter.features?.has(name));
   try {
     return await adapter.requestDevice({ requiredLimits: Object.fromEntries(limits), requiredFeatures });
   } catch (error) {
     console.warn(`WebGPU with the adapter's own limits and features was refused (${error.message}); trying without`);
+    notes.push('webgpu_limits_refused:using_defaults');
   }
   try {
     return await adapter.requestDevice();

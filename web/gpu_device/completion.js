@@ -13,6 +13,11 @@ export class Completion {
   #pokes = false;
   #waiting = new Set(); // functions that reject a wait
 
+  /** Whether this browser is made to look. */
+  get pokes() {
+    return this.#pokes;
+  }
+
   /** How long an idle queue takes to say that it is idle. */
   latencyMs = 0;
 
