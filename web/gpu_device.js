@@ -198,6 +198,29 @@ export class GpuDevice {
     }
   }
 
+  /**
+   * Several batches, of which each but the first has one of its parameters from the rows of the one before: the word at
+   * byte `from` goes to byte `to`. A submit for each, but one map for all; returns the rows of all.
+   *
+   * @param {Uint8Array} params  blocks of `blockBytes` bytes
+   * @returns {Promise<Uint8Array>}
+   */
+  async runChain(programHandle, params, blockBytes, nRows, from, to) {
+    this.#throwIfLost();
+    const { dispatches, params: buffer, readback } = this.#objects.get(programHandle);
+    const n = params.byteLength / blockBytes;
+    for (let i = 0; i < n; i++) {
+      this.#queue.writeBuffer(buffer, 0, params.subarray(i * blockBytes, (i + 1) * blockBytes));
+      const linked = (encoder) => i && encoder.copyBufferToBuffer(readback.source, from, buffer, to, 4);
+      this.#submit(dispatches, readback, nRows, i * nRows, linked);
+    }
+    try {
+      return await this.#read(readback, n * nRows);
+    } catch (error) {
+      throw await this.#explained(error);
+    }
+  }
+
   /** A copy of `size` bytes of a buffer; offset and size are multiples of 4. @returns {Promise<Uint8Array>} */
   async readBuffer(handle, offset, size) {
     this.#throwIfLost();
@@ -353,10 +376,11 @@ export class GpuDevice {
     return layout;
   }
 
-  #submit(dispatches, readback, nRows = 0) {
+  #submit(dispatches, readback, nRows = 0, firstRow = 0, before = null) {
     const encoder = this.#device.createCommandEncoder();
+    before?.(encoder);
     replay(encoder, dispatches);
-    if (nRows) copyRows(encoder, readback, nRows);
+    if (nRows) copyRows(encoder, readback, nRows, firstRow);
     this.#queue.submit([encoder.finish()]);
     this.#counters.submits += 1;
     this.#counters.dispatches += dispatches.length;
@@ -424,8 +448,12 @@ function replay(encoder, dispatches) {
   pass.end();
 }
 
-function copyRows(encoder, { source, staging, rowBytes, rowStride }, nRows) {
+function copyRows(encoder, { source, staging, rowBytes, rowStride }, nRows, firstRow) {
+  if (rowBytes === rowStride) {
+    encoder.copyBufferToBuffer(source, 0, staging, firstRow * rowBytes, nRows * rowBytes);
+    return;
+  }
   for (let row = 0; row < nRows; row++) {
-    encoder.copyBufferToBuffer(source, row * rowStride, staging, row * rowBytes, rowBytes);
+    encoder.copyBufferToBuffer(source, row * rowStride, staging, (firstRow + row) * rowBytes, rowBytes);
   }
 }

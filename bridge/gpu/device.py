@@ -87,6 +87,14 @@ class Dispatch:
 
 
 @dataclass(frozen=True)
+class Link:
+    """Which word of a run's readback the next run of a chain has among its parameters, both as bytes from the beginning."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
 class Segment:
     """``length`` bytes of the file from ``offset`` that fill ``buffer`` from its byte ``at`` on.
 
@@ -154,6 +162,13 @@ class Device(Protocol):
         """Run a program once, in one submit, and return how long the device itself says it took, without what came before.
 
         None, and nothing is run, where the device has no clock that tells.
+        """
+
+    async def run_chain(self, program: Any, params: Sequence[bytes], n_rows: int, link: Link, n_keys: int = 0) -> memoryview:
+        """Like ``run`` for each of ``params`` in turn, but that each run's linked word takes its place in the parameters of
+        the next, and that there is one map for all: the rows of every run, one run after the other.
+
+        The readback must have room for the rows of all runs.
         """
 
     async def check(self) -> None:

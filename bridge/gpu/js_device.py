@@ -14,7 +14,7 @@ from typing import Any
 from pyodide.ffi import JsException, create_proxy, to_js
 
 from bridge.errors import DeviceError, SourceError
-from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Segment, is_software_adapter
+from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Link, Segment, is_software_adapter
 from bridge.gpu.pacing import Pacer, Work
 from bridge.gpu.upload import Pump, ranges_of
 
@@ -103,8 +103,18 @@ class JsDevice:
         cuts = [json.dumps(ends)] if ends else []
         found = await self._wait(self._call("run", program, self._bytes(params), n_rows, *cuts))
         self.pacer.end(all_done=n_rows > 0)
-        if not n_rows:
-            return None
+        return self._rows(program, found, n_rows) if n_rows else None
+
+    async def run_chain(self, program: int, params: Sequence[bytes], n_rows: int, link: Link, n_keys: int = 0) -> memoryview:
+        size = max(map(len, params))
+        blocks = self._bytes(b"".join(block.ljust(size, b"\0") for block in params))
+        for i in range(len(params)):
+            self.pacer.begin(self._work[program], n_keys + i)
+        found = await self._wait(self._call("runChain", program, blocks, size, n_rows, link.source, link.target))
+        self.pacer.end(all_done=True)
+        return self._rows(program, found, n_rows * len(params))
+
+    def _rows(self, program: int, found: Any, n_rows: int) -> memoryview:
         memory, row_nbytes = self._results[self._readback_of[program]]
         result = memoryview(memory)[:n_rows * row_nbytes]
         self._calls += 1

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bridge.gpu.calls import Operand, quads
+from bridge.gpu.selection import BUFFER_WORDS, MAX_NBYTES, READBACK_WORDS, SELECTION
 from bridge.gpu.weights import Placement
 from bridge.graph.cache import CacheLayout
-from bridge.graph.graph import TOKENS
+from bridge.graph.graph import LOGITS, TOKENS
 from bridge.graph.states import COPIES
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan
@@ -22,13 +23,15 @@ ROW_MULTIPLE = 8
 class Memory:
     """Bytes of the buffers of a plan: by what they hold, the parameter block, and what each result is read through.
 
-    Only ``cache``, keys and values and recurrent states, may grow with the context. The constants of the kernel calls, a few
-    hundred bytes each, are not among them, nor what attention over long contexts merges (bridge.gpu.steps.attention).
+    Only ``cache``, keys and values and recurrent states, may grow with the context. ``selection`` is what looking through
+    logits takes (bridge.gpu.selection). The constants of the kernel calls, a few hundred bytes each, are not among them, nor
+    what attention over long contexts merges (bridge.gpu.steps.attention).
     """
 
     weights: Mapping[Operand, int]
     cache: Mapping[Operand, int]
     slots: Mapping[Operand, int]
+    selection: Mapping[Operand, int]
     params: int
     readbacks: Mapping[str, int]
 
@@ -42,7 +45,7 @@ class Memory:
 
     @property
     def scratch_nbytes(self) -> int:
-        return sum(self.slots.values()) + self.params + sum(self.readbacks.values())
+        return sum(map(sum, (self.slots.values(), self.selection.values(), self.readbacks.values()))) + self.params
 
     @property
     def nbytes(self) -> int:
@@ -61,4 +64,9 @@ def memory_of(plan: Plan, placement: Placement, cache: CacheLayout, *, n_ubatch:
         rows = n_ubatch if slot.rows == TOKENS else max_outputs
         slots[Operand("slot", i)] = -(-rows // ROW_MULTIPLE) * ROW_MULTIPLE * 16 * quads(slot.width)
     readbacks = {name: FLOAT_BYTES * result.width * max_outputs for name, result in plan.results.items()}
-    return Memory(weights, caches, slots, BatchLayout(plan).nbytes(n_ubatch, max_outputs), readbacks)
+    params, selection = BatchLayout(plan).nbytes(n_ubatch, max_outputs), {}
+    if LOGITS in plan.results:
+        selection = {Operand("selection", name): FLOAT_BYTES * n_words for name, n_words in BUFFER_WORDS.items()}
+        readbacks[SELECTION] = FLOAT_BYTES * READBACK_WORDS
+        params += MAX_NBYTES
+    return Memory(weights, caches, slots, selection, params, readbacks)

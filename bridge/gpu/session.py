@@ -19,6 +19,19 @@ from bridge.gpu.device import Device, Dispatch
 from bridge.gpu.formats import grid_bytes
 from bridge.gpu.memory import FLOAT_BYTES, ROW_MULTIPLE, memory_of
 from bridge.gpu.pacing import Work
+from bridge.gpu.selection import (
+    MAX_AHEAD,
+    MAX_SELECTED,
+    READBACK_WORDS,
+    SELECTION,
+    Chain,
+    can_select,
+    pack_selection,
+    read_record,
+    record_words,
+    selection_calls,
+    selection_step,
+)
 from bridge.gpu.selftest import self_test
 from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning, tuning_for
@@ -30,6 +43,7 @@ from bridge.graph.graph import EMBEDDINGS, LOGITS, OUTPUTS, TOKENS
 from bridge.graph.states import StateCopies
 from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan, Step, constant
+from bridge.sampling.selection import Selected, Selection
 
 LONGEST_DISPATCH_S = 0.5
 """A dispatch cannot be cut; of longer ones the batch is taken in parts."""
@@ -52,14 +66,18 @@ class GpuSession:
         self.memory = memory_of(plan, self._placement, self.cache, n_ubatch=n_ubatch, max_outputs=max_outputs)
         builder = CallBuilder(plan, self._placement, tuning, cache=self.cache,
                               max_workgroups=device.limits.max_compute_workgroups_per_dimension)
+        self._steps = list(plan.steps)
         calls = [(i, call) for i, step in enumerate(plan.steps) for call in calls_of(builder, step)]
+        if LOGITS in plan.results:
+            calls += [(len(self._steps), call) for call in selection_calls(builder)]
+            self._steps.append(selection_step(plan))
         self._calls = [call for _, call in calls]
         self._step_of_call = [i for i, _ in calls]
         self.states = StateCopies(bool(plan.states))
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
         self._pipelines: dict[Pipeline, Any] = {}
-        self._programs: dict[tuple[str, int, int, int], tuple[Any, Work]] = {}
+        self._programs: dict[tuple[str, int, int, bool, int], tuple[Any, Work]] = {}
         self._reads_whole_texts = any(step.kernel in ("text_attention", "text_mean") for step in plan.steps)
         self._bind_groups: list[Any] = []
         self._params: Any = None
@@ -119,39 +137,75 @@ class GpuSession:
         await self._device.check()
         progress(source.size, source.size)
 
-    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> memoryview | None:
-        return await self._run(LOGITS, tokens, start, outputs)
+    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
+                       selection: Selection | None = None) -> memoryview | Selected | None:
+        if selection is None or len(outputs) != 1 or not can_select(selection, self._n_logits):
+            return await self._run(LOGITS, tokens, start, outputs)
+        record = await self._run(LOGITS, tokens, start, outputs, selection=selection)
+        selected = read_record(record.cast("B").cast("I"), self._n_logits, selection)
+        if selected is None:  # the sampler says what is wrong with them, or finds its way
+            buffer = self._buffers[Operand("slot", self._plan.results[LOGITS].slot)]
+            return memoryview(await self._device.read_buffer(buffer, 0, FLOAT_BYTES * self._n_logits)).cast("f")
+        return selected
+
+    def tokens_ahead(self, selection: Selection) -> int:
+        if self.states.is_recurrent or not can_select(selection, self._n_logits):
+            return 1
+        return max(1, min(MAX_AHEAD, MAX_SELECTED - selection.k - len(selection.also)))
+
+    async def decode_ahead(self, token: int, start: int, selections: Sequence[Selection]) -> list[Selected]:
+        self._check_batch([token], 1, start, start + len(selections))
+        n_splits = [self.splits_of(1, start + 1 + i) for i in range(len(selections))]
+        n = next((i for i, n in enumerate(n_splits) if n != n_splits[0]), len(n_splits))  # as many as one program does
+        end, chain = start + n, Chain(selections[:n])
+        program, _ = self._program(LOGITS, 1, 1, end, selecting=True)
+        params = [self._layout.pack([token], start + i, [0], selection=packed) for i, packed in enumerate(chain.packed())]
+        self.reach.begin(start)
+        records = await self._device.run_chain(program, params, chain.n_words, chain.link(), start + 1)
+        self.reach.end(end)
+        return chain.read(records.cast("B").cast("I"), self._n_logits)
 
     async def embed(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
                     texts: Sequence[int] = ()) -> memoryview | None:
         return await self._run(EMBEDDINGS, tokens, start, outputs, texts)
 
     async def _run(self, result: str, tokens: Sequence[int], start: int, outputs: Sequence[int],
-                   texts: Sequence[int] = ()) -> memoryview | None:
+                   texts: Sequence[int] = (), selection: Selection | None = None) -> memoryview | None:
+        n = len(tokens)
+        self._check_batch(tokens, len(outputs), start, start + n)
+        size, rows = self._part_size(result, n, outputs, start + n), None
+        for begin in range(0, n, size):
+            part = tokens[begin:begin + size]
+            wanted = [i - begin for i in outputs if begin <= i < begin + size]
+            rows = await self._run_part(result, part, start + begin, wanted, texts, selection if wanted else None)
+        return rows
+
+    def _check_batch(self, tokens: Sequence[int], m: int, start: int, end: int) -> None:
         self._require_open()
-        n, m = len(tokens), len(outputs)
+        n = len(tokens)
         if not 0 < n <= self.n_ubatch or m > self.max_outputs:
             raise InputError(f"a batch has {n} tokens and {m} output rows; this session takes 1 to {self.n_ubatch} tokens "
                              f"and at most {self.max_outputs} output rows")
         if not 0 <= min(tokens) <= max(tokens) < self._plan.n_token_ids:
             wrong = next(token for token in tokens if not 0 <= token < self._plan.n_token_ids)
             raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._plan.n_token_ids - 1}")
-        if start < 0 or start + n > self.n_ctx:
-            raise InputError(f"positions {start} to {start + n - 1} do not fit a context of {self.n_ctx}")
-        size, rows = self._part_size(result, n, outputs, start + n), None
-        for begin in range(0, n, size):
-            part = tokens[begin:begin + size]
-            wanted = [i - begin for i in outputs if begin <= i < begin + size]
-            rows = await self._run_part(result, part, start + begin, wanted, texts)
-        return rows
+        if start < 0 or end > self.n_ctx:
+            raise InputError(f"positions {start} to {end - 1} do not fit a context of {self.n_ctx}")
+
+    @property
+    def _n_logits(self) -> int:
+        return self._plan.results[LOGITS].width
 
     async def _run_part(self, result: str, tokens: Sequence[int], start: int, outputs: Sequence[int],
-                        texts: Sequence[int]) -> memoryview | None:
-        end, m = start + len(tokens), len(outputs)
-        program, _ = self._program(result, len(tokens), m, end)
+                        texts: Sequence[int], selection: Selection | None) -> memoryview | None:
+        end, n_rows, packed = start + len(tokens), len(outputs), b""
+        if selection:
+            n_rows, packed = record_words(selection), pack_selection(selection)
+        program, _ = self._program(result, len(tokens), len(outputs), end, selecting=selection is not None)
         self.reach.begin(start)
         copies = self.states.begin(start)
-        rows = await self._device.run(program, self._layout.pack(tokens, start, outputs, texts, copies), m, end)
+        params = self._layout.pack(tokens, start, outputs, texts, copies, packed)
+        rows = await self._device.run(program, params, n_rows, end)
         self.states.end(copies[1], end)
         self.reach.end(end)
         return rows
@@ -244,7 +298,7 @@ class GpuSession:
 
     def _create_buffers(self) -> None:
         device, memory = self._device, self.memory
-        for operand, nbytes in (memory.weights | memory.slots | memory.cache).items():
+        for operand, nbytes in (memory.weights | memory.slots | memory.selection | memory.cache).items():
             self._buffers[operand] = device.create_buffer(nbytes, label=_label(operand))
         for operand in dict.fromkeys(operand for call in self._calls for operand in call.operands):
             if operand.kind in ("grid", "constant"):
@@ -258,7 +312,10 @@ class GpuSession:
         for name, result in self._plan.results.items():
             self._readbacks[name] = device.create_readback(self._buffers[Operand("slot", result.slot)], 4 * result.width,
                                                            16 * quads(result.width), self.max_outputs)
-            self._handles.append(self._readbacks[name])
+        if SELECTION in memory.readbacks:
+            record = self._buffers[Operand("selection", "record")]
+            self._readbacks[SELECTION] = device.create_readback(record, FLOAT_BYTES, FLOAT_BYTES, READBACK_WORDS)
+        self._handles += self._readbacks.values()
 
     def _create_bind_groups(self) -> None:
         """Of every call, with its dimensions in one buffer for all."""
@@ -276,32 +333,37 @@ class GpuSession:
     @property
     def n_dispatches(self) -> int:
         """Dispatches for one token and its logits."""
-        unused = self._plan.results[LOGITS].unused
+        unused = self._unused(LOGITS, selecting=False)
         return sum(i not in unused and call.takes(1) for i, call in zip(self._step_of_call, self._calls))
 
-    def _program(self, result: str, n_tokens: int, n_outputs: int, n_keys: int) -> tuple[Any, Work]:
+    def _program(self, result: str, n_tokens: int, n_outputs: int, n_keys: int, selecting: bool = False) -> tuple[Any, Work]:
         """The program for a batch of that size whose last token sees ``n_keys`` positions, and what its dispatches cost."""
         n_tokens, n_outputs = _bucket(n_tokens, self.n_ubatch), _bucket(n_outputs, self.max_outputs)
-        n_splits = self.splits_of(n_tokens, n_keys)
-        found = self._programs.get((result, n_tokens, n_outputs, n_splits))
+        key = result, n_tokens, n_outputs, selecting, self.splits_of(n_tokens, n_keys)
+        found = self._programs.get(key)
         if found is None:
-            dispatches = [dispatch for _, _, dispatch in self.dispatches(n_tokens, n_outputs, result, n_splits)]
-            program = self._device.create_program(dispatches, self._params, self._readbacks[result])
-            found = self._programs[result, n_tokens, n_outputs, n_splits] = program, Work([d.cost for d in dispatches])
+            dispatches = [dispatch for _, _, dispatch in self.dispatches(n_tokens, n_outputs, result, key[-1], selecting)]
+            readback = self._readbacks[SELECTION if selecting else result]
+            program = self._device.create_program(dispatches, self._params, readback)
+            found = self._programs[key] = program, Work([d.cost for d in dispatches])
         return found
 
     def splits_of(self, n_tokens: int, n_keys: int) -> int:
         """Into how many shares the positions are split for a batch whose last token sees ``n_keys`` of them."""
         return self._tuning.splits_of(n_keys) if n_tokens == 1 else 1
 
-    def dispatches(self, n_tokens: int, n_outputs: int, result: str = LOGITS,
-                   n_splits: int = 1) -> list[tuple[Step, Call, Dispatch]]:
+    def _unused(self, result: str, selecting: bool) -> frozenset[int]:
+        """The steps that lead to something else."""
+        return self._plan.results[result].unused | (frozenset() if selecting else {len(self._plan.steps)})
+
+    def dispatches(self, n_tokens: int, n_outputs: int, result: str = LOGITS, n_splits: int = 1,
+                   selecting: bool = False) -> list[tuple[Step, Call, Dispatch]]:
         """What a batch of so many tokens and output rows consists of, in order."""
-        unused = self._plan.results[result].unused
+        unused = self._unused(result, selecting)
         rows = {TOKENS: n_tokens, OUTPUTS: n_outputs}
         return [(step, call, self._dispatch(step, call, bind_group, rows[call.rows]))
                 for i, call, bind_group in zip(self._step_of_call, self._calls, self._bind_groups)
-                if i not in unused and call.takes(rows[call.rows], n_splits) for step in [self._plan.steps[i]]]
+                if i not in unused and call.takes(rows[call.rows], n_splits) for step in [self._steps[i]]]
 
     @property
     def params(self) -> Any:

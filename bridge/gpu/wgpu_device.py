@@ -27,6 +27,7 @@ from bridge.gpu.device import (  # noqa: E402
     Counters,
     Dispatch,
     Limits,
+    Link,
     Segment,
     is_software_adapter,
 )
@@ -232,6 +233,16 @@ class WgpuDevice:
             self._count_read(_Stopwatch.NBYTES)
             return self._stopwatch.seconds(self._device.queue)
 
+    async def run_chain(self, program: Any, params: Sequence[bytes], n_rows: int, link: Link, n_keys: int = 0) -> memoryview:
+        with self._using():
+            for i, block in enumerate(params):
+                self.pacer.begin(program.work, n_keys + i)
+                self._device.queue.write_buffer(program.params, 0, block)
+                self._submit(self._encoded(program, 0, len(program.dispatches), n_rows, i * n_rows, link if i else None))
+            rows = self._read(program.readback, len(params) * n_rows * program.readback.row_nbytes)
+            self.pacer.end(all_done=True)
+            return rows
+
     async def check(self) -> None:
         self._require()
 
@@ -261,10 +272,13 @@ class WgpuDevice:
         self.counters.buffer_bytes += size
         return buffer
 
-    def _encoded(self, program: _Program, first: int, end: int, n_rows: int = 0,
-                 stopwatch: _Stopwatch | None = None) -> Any:
-        """Dispatches ``first`` … ``end`` - 1 in one pass, and the rows of the readback behind them."""
+    def _encoded(self, program: _Program, first: int, end: int, n_rows: int = 0, first_row: int = 0,
+                 link: Link | None = None, stopwatch: _Stopwatch | None = None) -> Any:
+        """Dispatches ``first`` … ``end`` - 1 in one pass, with what a link copies before them and rows of the readback
+        behind them, which are its rows from ``first_row`` on."""
         encoder = self._device.create_command_encoder()
+        if link:
+            encoder.copy_buffer_to_buffer(program.readback.source, link.source, program.params, link.target, 4)
         compute = encoder.begin_compute_pass(timestamp_writes=stopwatch.writes if stopwatch else None)
         for dispatch in program.dispatches[first:end]:
             compute.set_pipeline(dispatch.pipeline)
@@ -274,10 +288,8 @@ class WgpuDevice:
         self.counters.dispatches += end - first
         if stopwatch:
             stopwatch.resolve(encoder)
-        readback = program.readback
-        for row in range(n_rows):
-            encoder.copy_buffer_to_buffer(readback.source, row * readback.row_stride,
-                                          readback.staging, row * readback.row_nbytes, readback.row_nbytes)
+        if n_rows:
+            _copy_rows(encoder, program.readback, n_rows, first_row)
         return encoder.finish()
 
     def _submit(self, *commands: Any) -> None:
@@ -357,6 +369,15 @@ class WgpuDevice:
             self._lost = self._lost or "its driver reset it or it was removed"
             return DeviceError(f"the device was lost: {self._lost}")
         return DeviceError(f"the device failed: {reason}")
+
+
+def _copy_rows(encoder: Any, readback: _Readback, n_rows: int, first_row: int) -> None:
+    size, stride = readback.row_nbytes, readback.row_stride
+    at = first_row * size
+    if size == stride:
+        n_rows, size = 1, n_rows * size
+    for row in range(n_rows):
+        encoder.copy_buffer_to_buffer(readback.source, row * stride, readback.staging, at + row * size, size)
 
 
 def _reason(error: Exception) -> str:

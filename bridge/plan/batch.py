@@ -6,7 +6,8 @@ word 1                position of the first token (tokens lie at consecutive pos
 word 2                number of output rows m
 word 3                offset in words of the token ids (u32[n])
 word 4                offset in words of the output rows (u32[m]: indices of tokens)
-words 5 … 12          offset in words of each rope table (f32[n, n_rot/2, 2]), in the plan's order
+words 5 … 11          offset in words of each rope table (f32[n, n_rot/2, 2]), in the plan's order
+word 12               offset in words of what is wanted of the logits (bridge.gpu.selection)
 word 13               offset in words of the texts (u32[n, 2]: for each token the first row of its text in this batch
                       and the one after its last)
 word 14               which copy of the recurrent states the batch reads (bridge.graph.states)
@@ -26,9 +27,10 @@ from bridge.plan.plan import Plan
 
 HEADER_WORDS = 16
 WORD_TABLES = 5
+WORD_SELECTION = 12
 WORD_TEXTS = 13
 WORD_STATES = 14
-MAX_ROPE_TABLES = WORD_TEXTS - WORD_TABLES
+MAX_ROPE_TABLES = WORD_SELECTION - WORD_TABLES
 
 
 class BatchLayout:
@@ -50,10 +52,11 @@ class BatchLayout:
         return 4 * (words_before_tables(max_tokens, max_outputs) + max_tokens * sum(self._widths))
 
     def pack(self, tokens: Sequence[int], start: int, outputs: Sequence[int], texts: Sequence[int] = (),
-             copies: tuple[int, int] = (0, 0)) -> bytes:
+             copies: tuple[int, int] = (0, 0), selection: bytes = b"") -> bytes:
         """The block of tokens at positions start, start + 1, … whose results are wanted at the token indices ``outputs``.
 
         ``texts`` are the lengths of the texts the tokens make up, () for a single one; each begins at ``start``.
+        ``selection`` comes last.
         """
         n, texts = len(tokens), texts or (len(tokens),)
         head = pack_head(tokens, start, outputs, texts, copies)
@@ -61,8 +64,9 @@ class BatchLayout:
         for i, width in enumerate(self._widths):
             head[WORD_TABLES + i] = offset
             offset += n * width
+        head[WORD_SELECTION] = offset
         tables = [self._rows(angles, start, texts) for angles in self._angles]
-        return b"".join([head.tobytes(), *tables])
+        return b"".join([head.tobytes(), *tables, selection])
 
     @staticmethod
     def _rows(angles: tuple[Sequence[float], float], start: int, texts: Sequence[int]) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from bridge.graph.cache import CacheLayout, CacheReach
 from bridge.graph.states import StateCopies
+from bridge.sampling.selection import Selected, Selection
 
 
 class Session(Protocol):
@@ -27,15 +28,29 @@ class Session(Protocol):
     max_outputs: int
     """Most output rows in one ``evaluate``."""
 
-    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> Any:
+    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
+                       selection: Selection | None = None) -> Any:
         """Run tokens at positions start …, with the cache valid for all positions before ``start``.
 
         Where there is recurrent state, it must be held for that position (``states``), and what windowed layers see from
         there must not be overwritten (``reach``).
 
         Returns the logits of the tokens with the indices ``outputs`` (ascending) as a float32 buffer of
-        len(outputs) * n_vocab values that is valid until the next call, or None when ``outputs`` is empty.
+        len(outputs) * n_vocab values that is valid until the next call, or None when ``outputs`` is empty. With one output
+        and a ``selection`` a backend may return the selected ones of them only (bridge.sampling.selection.Selected).
         Raises DeviceError.
+        """
+        ...
+
+    def tokens_ahead(self, selection: Selection) -> int:
+        """How many tokens ``decode_ahead`` takes with such selections; 1 where it is not offered."""
+        ...
+
+    async def decode_ahead(self, token: int, start: int, selections: Sequence[Selection]) -> list[Selected]:
+        """Run ``token`` at position ``start``, then the tokens the device draws itself by the selections, each the next.
+
+        Returns what is selected after each of them, with the token drawn, up to one from which nothing can be told; then
+        its position counts as unwritten, as do all that the caller makes no use of. Raises DeviceError.
         """
         ...
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bridge.runtime.cancel import CancelToken
+from bridge.runtime.decode_ahead import Decoder
 from bridge.runtime.logprobs import TokenScore, score_tokens
 from bridge.runtime.stop_strings import StopStrings
 from bridge.sampling import Sampler, SamplingOptions
@@ -73,7 +74,8 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
                    cancel: CancelToken, on_prefill: Prefilled | None = None) -> AsyncIterator[Piece]:
     """Yield pieces; ``model.last_usage`` is complete once the iteration ends, however it ends.
 
-    Cancellation is looked at between micro-batches and between tokens and ends the iteration normally. Text held back
+    Cancellation is looked at between micro-batches and between tokens and ends the iteration normally; several tokens may
+    come without a wait between them (bridge.runtime.decode_ahead). Text held back
     at the end (an unfinished character) comes as a last piece with the last token.
     """
     started = time.perf_counter()
@@ -81,9 +83,10 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     picker = _picker(model, prompt, options)
     stream = StreamDetokenizer(model.tokenizer, special=True, continues=True)
     stops = StopStrings(options.stop)
+    decoder = Decoder(model, picker, needs_logits=options.n_probs > 0)
     token = -1
     try:
-        logits = await model.prefill(prompt, cancel, usage, on_prefill)
+        logits = await decoder.prefill(prompt, cancel, usage, on_prefill)
         usage.prompt_ms = _ms_since(started)
         while True:
             if cancel.cancelled:
@@ -109,7 +112,7 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
                 model.note(NOTE_CONTEXT_LIMIT)
                 break
             if usage.completion_tokens < options.n_predict:
-                logits = await model.decode(token)
+                logits = await decoder.decode(token, options.n_predict - usage.completion_tokens)
         rest, stopped = stops.push(stream.flush())
         if stopped:
             usage.finish_reason = "stop"

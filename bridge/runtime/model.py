@@ -10,6 +10,7 @@ from bridge.runtime.backend import Session
 from bridge.runtime.cancel import CancelToken
 from bridge.runtime.embeddings import Embeddings
 from bridge.runtime.generate import GenerateOptions, Piece, Prefilled, Usage, generate
+from bridge.sampling.selection import Selected, Selection
 
 
 class Model:
@@ -125,8 +126,11 @@ class Model:
         return np.concatenate(rows)
 
     async def prefill(self, prompt: Sequence[int], cancel: CancelToken, usage: Usage,
-                      on_prefill: Prefilled | None = None) -> Any:
-        """Bring the context to exactly ``prompt`` and return the logits after its last token (None when cancelled)."""
+                      on_prefill: Prefilled | None = None, selection: Selection | None = None) -> Any:
+        """Bring the context to exactly ``prompt`` and return the logits after its last token (None when cancelled).
+
+        With a ``selection`` it may be the selected ones only (bridge.runtime.backend.Session.evaluate).
+        """
         self._check_prompt(prompt)
         states, shared = self._session.states, self._common_prefix(prompt)
         keep_at = self._keep_position(prompt, shared) if states.is_recurrent else 0
@@ -141,15 +145,33 @@ class Model:
             end = min(self.n_past + self.n_ubatch, keep_at if self.n_past < keep_at else len(prompt))
             batch = prompt[self.n_past:end]
             last = self.n_past + len(batch) == len(prompt)
-            logits = await self._run(batch, [len(batch) - 1] if last else [])
+            logits = await self._run(batch, [len(batch) - 1], selection) if last else await self._run(batch, [])
             self._n_reusable = self.n_past
             if on_prefill:
                 on_prefill(self.n_past, len(prompt))
         return logits
 
-    async def decode(self, token: int) -> Any:
-        """Append one generated token and return the logits after it."""
-        return await self._run([token], [0])
+    async def decode(self, token: int, selection: Selection | None = None) -> Any:
+        """Append one generated token and return the logits after it, or the selected ones."""
+        return await self._run([token], [0], selection)
+
+    def tokens_ahead(self, selection: Selection) -> int:
+        """How many tokens ``decode_ahead`` takes with such selections; 1 when it is of no use."""
+        return self._session.tokens_ahead(selection)
+
+    async def decode_ahead(self, token: int, selections: Sequence[Selection]) -> list[Selected]:
+        """Append one generated token; returns what is selected after it and after those that the device goes on with.
+
+        These are not in the context before ``advance`` says so. Nothing is appended where nothing could be selected.
+        """
+        found = await self._trusted(self._session.decode_ahead(token, self.n_past, selections))
+        if found:
+            self._tokens.append(token)
+        return found
+
+    def advance(self, token: int) -> None:
+        """Append the token that ``decode_ahead`` went on with at this position."""
+        self._tokens.append(token)
 
     def forget(self) -> None:
         """Start from an empty context."""
@@ -183,19 +205,22 @@ class Model:
             self._check_token(i, token)
         return await self._append(batch, self._session.embed(batch, self.n_past, outputs, texts))
 
-    async def _run(self, batch: Sequence[int], outputs: Sequence[int]) -> Any:
-        return await self._append(batch, self._session.evaluate(batch, self.n_past, outputs))
+    async def _run(self, batch: Sequence[int], outputs: Sequence[int], selection: Selection | None = None) -> Any:
+        return await self._append(batch, self._session.evaluate(batch, self.n_past, outputs, selection))
 
     async def _append(self, batch: Sequence[int], evaluation: Coroutine) -> Any:
+        rows = await self._trusted(evaluation)
+        self._tokens.extend(batch)
+        return rows
+
+    async def _trusted(self, evaluation: Coroutine) -> Any:
         try:
             self._require_open()
-            rows = await evaluation
+            return await evaluation
         except BaseException:
             evaluation.close()
             self.forget()  # whatever the cache holds now, no prefix of it can be trusted
             raise
-        self._tokens.extend(batch)
-        return rows
 
     def _require_open(self) -> None:
         if self._closed:

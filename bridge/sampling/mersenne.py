@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import deque
 
 STATE_WORDS = 624
 SEED_MULTIPLIER = 1812433253
@@ -22,6 +23,7 @@ class MersenneTwister:
         for i in range(1, STATE_WORDS):
             word = (SEED_MULTIPLIER * (word ^ word >> 30) + i) % 2**32
             state.append(word)
+        self._ahead: deque[float] = deque()
         self._random = random.Random()
         self._random.setstate((3, (*state, STATE_WORDS), None))  # position after the last word: the next call twists
 
@@ -30,6 +32,15 @@ class MersenneTwister:
 
     def next_double(self) -> float:
         """Uniform in [0, 1), from two 32-bit outputs of which the second is the more significant."""
+        return self._ahead.popleft() if self._ahead else self._make_double()
+
+    def peek_doubles(self, n: int) -> list[float]:
+        """What the next ``n`` calls of ``next_double`` will give."""
+        while len(self._ahead) < n:
+            self._ahead.append(self._make_double())
+        return [self._ahead[i] for i in range(n)]
+
+    def _make_double(self) -> float:
         low, high = self.next_uint32(), self.next_uint32()
         value = (low + high * 2.0**32) / 2.0**64
         return value if value < 1.0 else math.nextafter(1.0, 0.0)

@@ -22,6 +22,7 @@ from bridge.errors import InputError
 from bridge.sampling.candidate_list import CandidateList
 from bridge.sampling.mersenne import MersenneTwister
 from bridge.sampling.options import SamplingOptions, integer, number
+from bridge.sampling.selection import DrawRule, Selection
 from bridge.sampling.vocabulary_stages import Penalties, SparseScores, VocabularyStage, logit_bias
 
 PENALTY_WINDOW = 64  # tokens; llama.cpp's default for penalty_last_n
@@ -56,8 +57,8 @@ class Sampler:
     def sample(self, logits, constraint: VocabularyStage | None = None) -> int:
         """The next token for ``logits``: float32[n_vocab], any buffer or sequence of numbers; it is not accepted yet.
 
-        Logits on a device may offer ``best_token()`` and ``best_tokens(k, also)`` (see bridge.simd.js_host.Rows), so that
-        a whole vocabulary need not be copied for every token; the result is the same.
+        Logits on a device may offer ``best_token()`` and ``best_tokens(k, also)`` (see bridge.sampling.selection.Selected),
+        so that a whole vocabulary need not be copied for every token; the result is the same.
 
         ``constraint`` sees the logits of the whole vocabulary before every other stage and rules tokens out with -inf.
         Raises InputError if the logits are empty, hold NaN or +inf, or rule out every token.
@@ -75,25 +76,49 @@ class Sampler:
     def _selected_on_device(self, logits) -> CandidateList | None:
         """The best candidates, as many as top-k keeps, when a device finds them; None when it takes the whole vocabulary.
 
-        Bias and penalties change a few tokens. Of the others the k best are among the best k + "a few" there are.
+        Bias and penalties change a few tokens: they are chosen from beside the k best of the others.
         """
-        k = 1 if self.options.greedy else self.options.top_k
-        if not k or len(self._touched) != len(self.vocabulary_stages):
+        if not self._is_selective:
             return None
-        n_vocab = len(logits)
+        k, n_vocab = self._k, len(logits)
         touched = sorted({token for tokens in self._touched for token in tokens() if 0 <= token < n_vocab})
-        if k + len(touched) > n_vocab:
-            return None
-        found = logits.best_tokens(k + len(touched), touched)
+        found = logits.best_tokens(k, touched) if k + len(touched) <= n_vocab else None
         if found is None:
             return None
         ids, values, touched_values = found
         scores = SparseScores(n_vocab, dict(zip(touched, touched_values)))
         for stage in self.vocabulary_stages:
             stage(scores)
-        pairs = [(-value, token) for token, value in zip(ids, values) if token not in scores]
-        best = sorted([*pairs, *((-value, token) for token, value in scores.items())])[:k]
+        pairs = [*zip(ids, values), *scores.items()]
+        best = sorted((-value, token) for token, value in pairs)[:k]
         return CandidateList.of_sorted([token for _, token in best], array("f", (-value for value, _ in best)))
+
+    @property
+    def _k(self) -> int:
+        return 1 if self.options.greedy else self.options.top_k
+
+    @property
+    def _is_selective(self) -> bool:
+        """Whether ``sample`` needs only some of the logits."""
+        return self._k > 0 and len(self._touched) == len(self.vocabulary_stages)
+
+    def selections(self, n: int = 1) -> list[Selection]:
+        """What ``sample`` will need of the logits of each of the next ``n`` tokens, as far as that is known before the
+        first of them is drawn; none when it takes all logits.
+        """
+        if not self._is_selective:
+            return []
+        options, biases = self.options, self.options.logit_bias
+        rule = DrawRule(0.0 if options.greedy else options.temp, options.top_p, options.min_p, options.penalty,
+                        options.presence_penalty, options.frequency_penalty)
+        uniforms = [0.0] * n if options.greedy else self._random.peek_doubles(n)
+        found = []
+        for i, uniform in enumerate(uniforms):
+            counts = self._penalties.counts(i) if rule.penalises else {}
+            also = tuple(sorted({*counts, *biases}))
+            found.append(Selection(self._k, also, tuple(counts.get(token, 0) for token in also),
+                                   tuple(biases.get(token, 0.0) for token in also), uniform, rule))
+        return found
 
     def pick(self, ids: Sequence[int], logits: Sequence[float]) -> int:
         """The next token among those a device has selected: best first, bias and penalties already applied."""

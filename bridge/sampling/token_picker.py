@@ -9,6 +9,7 @@ from bridge.sampling.sampler import Sampler
 
 if TYPE_CHECKING:
     from bridge.sampling.grammar import GrammarConstraint
+    from bridge.sampling.selection import Selection
     from bridge.sampling.thinking_budget import ThinkingBudget
 
 
@@ -44,6 +45,15 @@ class TokenPicker:
         if not constraint.allows(token):
             raise GrammarRejection
         return token
+
+    def selections(self, n: int = 1) -> list[Selection]:
+        """What ``pick`` will need of the logits of up to ``n`` tokens (see Sampler.selections); none when it takes all.
+
+        What a budget will say to a token is known when it comes to that, so there is one token at a time.
+        """
+        if self._active_constraint is not None or (self._budget is not None and self._budget.forced is not None):
+            return []
+        return self._sampler.selections(n if self._budget is None else 1)
 
     def accept(self, token: int) -> None:
         """Go on by one token."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from bridge.errors import InputError
 from bridge.sampling.float32 import float32
@@ -60,6 +61,11 @@ class Penalties:
         """Those whose logits ``apply`` changes."""
         return set(self._last)
 
+    def counts(self, further: int = 0) -> Counter[int]:
+        """How often tokens known now will be in the window when so many ``further`` ones have been accepted."""
+        leaving = max(0, len(self._last) + further - self._last.maxlen)
+        return Counter(islice(self._last, leaving, None))
+
     def accept(self, token: int) -> None:
         self._last.append(token)
 
@@ -67,7 +73,7 @@ class Penalties:
         self._last.clear()
 
     def apply(self, scores: array) -> None:
-        for token, count in Counter(self._last).items():
+        for token, count in self.counts().items():
             if not 0 <= token < len(scores):
                 raise InputError(f"token {token} was accepted; the vocabulary has {len(scores)} tokens")
             scores[token] = scores[token] / self.repeat if scores[token] > 0 else scores[token] * self.repeat

@@ -9,6 +9,7 @@ import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 from pyodide.ffi import JsException, create_proxy, to_js
@@ -135,17 +136,20 @@ class Rows:
         best = self._host._call("bestToken", self._job.result, len(self))
         return best if best >= 0 else None
 
-    def best_tokens(self, k: int, also: Sequence[int]) -> tuple[array, array, array] | None:
-        """The k largest numbers of a single row, largest first and equal ones by index: indices, numbers, and the
-        numbers with the indices ``also``. None where they cannot be told."""
-        if self._n_rows != 1 or k > MAX_SELECTED:
+    def best_tokens(self, k: int, also: Sequence[int]) -> tuple[Sequence[int], array, array] | None:
+        """The k largest numbers of a single row but for those with the indices ``also``, largest first and equal ones by
+        index: indices, numbers, and the numbers left out. None where they cannot be told."""
+        most = k + len(also)  # of all there are the k best others are among them
+        if self._n_rows != 1 or most > MAX_SELECTED:
             return None
         job = self._job
-        found = self._host._call("topTokens", job.result, len(self), k, job.selected, json.dumps(list(also)))
+        found = self._host._call("topTokens", job.result, len(self), most, job.selected, json.dumps(list(also)))
         if found is None:
             return None
-        data = found.to_bytes()
-        return array("I", data[:4 * k]), array("f", data[4 * k:8 * k]), array("f", data[8 * k:])
+        data, left_out = found.to_bytes(), set(also)
+        best = zip(array("I", data[:4 * most]), array("f", data[4 * most:8 * most]))
+        ids, values = zip(*islice(((i, value) for i, value in best if i not in left_out), k))
+        return ids, array("f", values), array("f", data[8 * most:])
 
     def __len__(self) -> int:
         return self._n_rows * self._job.row_nbytes // 4

@@ -108,8 +108,11 @@ class SimdSession:
         self._has_weights = True
         progress(source.size, source.size)
 
-    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> Any:
-        return await self._run(LOGITS, tokens, start, outputs)
+    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int], selection: Any = None) -> Any:
+        return await self._run(LOGITS, tokens, start, outputs)  # in a page they select themselves: bridge.simd.js_host.Rows
+
+    def tokens_ahead(self, selection: Any) -> int:
+        return 1
 
     async def embed(self, tokens: Sequence[int], start: int, outputs: Sequence[int], texts: Sequence[int] = ()) -> Any:
         return await self._run(EMBEDDINGS, tokens, start, outputs, texts)

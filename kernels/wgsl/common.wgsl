@@ -10,6 +10,7 @@ const N_OUTPUTS: u32 = 2u;
 const TOKEN_IDS: u32 = 3u;
 const OUTPUT_ROWS: u32 = 4u;
 const ROPE_TABLES: u32 = 5u;
+const SELECTION: u32 = 12u;
 const TEXTS: u32 = 13u;
 const STATE_READ: u32 = 14u;
 const STATE_WRITTEN: u32 = 15u;

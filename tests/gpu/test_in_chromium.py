@@ -15,7 +15,8 @@ from bridge.gpu.session import GpuSession
 from bridge.gpu.tuning import HARDWARE, SOFTWARE
 from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
-from tests.gpu import test_block_formats, test_fused, test_operations, test_tiles
+from bridge.sampling import Sampler, SamplingOptions
+from tests.gpu import test_block_formats, test_fused, test_operations, test_selection, test_tiles
 from tests.gpu.conftest import ROW_KERNELS
 from tests.gpu.harness import assert_close, reference_of, run
 from tests.gpu.test_session import N_VOCAB, tiny_model
@@ -99,6 +100,32 @@ def test_a_token_in_steady_state_costs_four_calls_one_submit_and_one_map(page_de
     assert after == replace(before, calls=before.calls + 40, submits=before.submits + 10, maps=before.maps + 10,
                             waits=before.waits + 10, dispatches=before.dispatches + 10 * n_dispatches,
                             bytes_read=before.bytes_read + 10 * 4 * N_VOCAB)
+
+
+def test_tokens_in_flight_share_four_calls_and_one_map(page_device):
+    graph, tensors = tiny_model()
+    sampler = Sampler(SamplingOptions(seed=1))
+
+    async def decode():
+        session = await open_session(page_device, graph, tensors)
+        await session.decode_ahead(4, 0, sampler.selections(8))
+        before = page_device.counters
+        found = await session.decode_ahead(4, 8, sampler.selections(8))
+        after = page_device.counters
+        await session.close()
+        return len(found), before, after
+
+    n_found, before, after = asyncio.run(decode())
+    assert (n_found, after.calls - before.calls, after.maps - before.maps, after.waits - before.waits) == (8, 4, 1, 1)
+    assert after.created == before.created and 0 < after.bytes_read - before.bytes_read <= 8 * 1024
+
+
+def test_the_best_tokens_are_found_and_drawn(page_device):
+    """Tint and SwiftShader: integer keys, atomics and barriers."""
+    test_selection.test_the_best_tokens_in_order_and_the_logits_of_others(page_device, SOFTWARE, 4099)
+    test_selection.test_where_something_is_no_number_all_logits_come(page_device, at=700, value=np.nan)
+    for options in test_selection.DRAWS[1:7:2]:
+        test_selection.test_the_device_draws_what_the_host_draws(page_device, options)
 
 
 @pytest.mark.parametrize("type_name, tuning", [

@@ -26,7 +26,10 @@ class ScriptedSession:
         self.cache = CacheLayout([KvLayer(1, 0, 0)], n_ctx, n_ubatch, "f32", "f32")
         self.reach = CacheReach(self.cache.margin)
 
-    async def evaluate(self, tokens, start, outputs):
+    def tokens_ahead(self, selection):
+        return 1
+
+    async def evaluate(self, tokens, start, outputs, selection=None):
         assert len(tokens) <= self.n_ubatch and len(outputs) <= self.max_outputs
         assert start + len(tokens) <= self.n_ctx
         self.calls.append((list(tokens), start, list(outputs)))

@@ -120,7 +120,7 @@ class Follower(ScriptedSession):
         super().__init__(n_ctx=64)
         self.states, self.copies, self.n_evaluated = StateCopies(is_recurrent=True), [["stale"], ["stale"]], 0
 
-    async def evaluate(self, tokens, start, outputs):
+    async def evaluate(self, tokens, start, outputs, selection=None):
         read, write = self.states.begin(start)
         self.copies[write] = (self.copies[read] if start else []) + list(tokens)
         self.n_evaluated += len(tokens)

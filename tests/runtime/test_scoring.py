@@ -18,7 +18,7 @@ def _model(row=None, **session):
     if row is not None:
         evaluate = opened.evaluate
 
-        async def with_row(tokens, start, outputs):
+        async def with_row(tokens, start, outputs, selection=None):
             return array("f", row) if await evaluate(tokens, start, outputs) else None
 
         opened.evaluate = with_row

@@ -12,7 +12,7 @@ N_VOCAB = 500
 
 
 class DeviceLogits:
-    """What bridge.simd.js_host.Rows offers; counts how often the whole vocabulary is copied."""
+    """What bridge.sampling.selection.Selected offers; counts how often the whole vocabulary is copied."""
 
     def __init__(self, logits):
         self._logits = np.asarray(logits, np.float32)
@@ -31,7 +31,8 @@ class DeviceLogits:
     def best_tokens(self, k, also):
         if not np.isfinite(self._logits).all():
             return None
-        ids = np.argsort(-self._logits, kind="stable")[:k]
+        ids = np.argsort(-self._logits, kind="stable")
+        ids = ids[~np.isin(ids, also)][:k]
         return ids.tolist(), self._logits[ids].tolist(), self._logits[list(also)].tolist()
 
 

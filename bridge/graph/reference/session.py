@@ -7,6 +7,7 @@ decoded to float32.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -49,9 +50,13 @@ class ReferenceSession:
             for key, table in graph.rope_tables.items()
         }
 
-    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> np.ndarray | None:
+    async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
+                       selection: Any = None) -> np.ndarray | None:
         values = self.trace(tokens, start, outputs)
         return values[self.graph.results[LOGITS]].reshape(-1) if outputs else None
+
+    def tokens_ahead(self, selection: Any) -> int:
+        return 1
 
     async def embed(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
                     texts: Sequence[int] = ()) -> np.ndarray | None:
