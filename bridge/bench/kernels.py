@@ -35,10 +35,11 @@ class Kernel:
 
 
 def kernels_of(session: GpuSession, n_tokens: int, position: int) -> list[Kernel]:
-    """The kernels of a batch of ``n_tokens`` tokens from ``position`` on whose last one's logits are wanted."""
+    """The kernels of a batch of ``n_tokens`` tokens from ``position`` on whose last one's best successors are wanted."""
     found: dict[Any, Kernel] = {}
     costs = session.costs
-    for step, call, dispatch in session.dispatches(n_tokens, 1, n_splits=session.splits_of(n_tokens, position + n_tokens)):
+    splits = session.splits_of(n_tokens, position + n_tokens)
+    for step, call, dispatch in session.dispatches(n_tokens, 1, n_splits=splits, selecting=True):
         pipeline = call.choose(1 if call.rows == OUTPUTS else n_tokens)[0]
         cost = costs.of(step, call, 1 if call.rows == OUTPUTS else n_tokens, position)
         key = pipeline, dispatch.workgroups, cost

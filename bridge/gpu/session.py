@@ -310,12 +310,14 @@ class GpuSession:
         self._params = device.create_buffer(memory.params, label="params")
         self._handles.append(self._params)
         for name, result in self._plan.results.items():
-            self._readbacks[name] = device.create_readback(self._buffers[Operand("slot", result.slot)], 4 * result.width,
-                                                           16 * quads(result.width), self.max_outputs)
+            self._create_readback(name, Operand("slot", result.slot), 4 * result.width, 16 * quads(result.width),
+                                  self.max_outputs)
         if SELECTION in memory.readbacks:
-            record = self._buffers[Operand("selection", "record")]
-            self._readbacks[SELECTION] = device.create_readback(record, FLOAT_BYTES, FLOAT_BYTES, READBACK_WORDS)
-        self._handles += self._readbacks.values()
+            self._create_readback(SELECTION, Operand("selection", "record"), FLOAT_BYTES, FLOAT_BYTES, READBACK_WORDS)
+
+    def _create_readback(self, name: str, operand: Operand, row_nbytes: int, row_stride: int, n_rows: int) -> None:
+        self._readbacks[name] = self._device.create_readback(self._buffers[operand], row_nbytes, row_stride, n_rows)
+        self._handles.append(self._readbacks[name])
 
     def _create_bind_groups(self) -> None:
         """Of every call, with its dimensions in one buffer for all."""
@@ -332,7 +334,7 @@ class GpuSession:
 
     @property
     def n_dispatches(self) -> int:
-        """Dispatches for one token and its logits."""
+        """Dispatches for one token and its logits, which two more look through."""
         unused = self._unused(LOGITS, selecting=False)
         return sum(i not in unused and call.takes(1) for i, call in zip(self._step_of_call, self._calls))
 
@@ -371,9 +373,9 @@ class GpuSession:
         return self._params
 
     def parameters(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> bytes:
-        """The parameter block of a batch."""
+        """The parameter block of a batch; of its logits the best is wanted."""
         self._require_open()
-        return self._layout.pack(tokens, start, outputs)
+        return self._layout.pack(tokens, start, outputs, selection=pack_selection(Selection(1)))
 
     @property
     def costs(self) -> Costs:

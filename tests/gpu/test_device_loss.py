@@ -45,7 +45,7 @@ def test_a_loss_in_a_generation_is_told_and_the_next_load_has_another_device(dev
                 pieces.append(piece)
                 if len(pieces) == 3:
                     lose(first)
-        assert len(pieces) == 3 and model.n_past == 0
+        assert len(pieces) in (3, 4) and model.n_past == 0, "the fourth token may have come with the third"
         with pytest.raises(DeviceError, match=LOST):
             await text_of(model)
         await model.close()

@@ -16,13 +16,13 @@ async function opened(options) {
   return { adapter, device, fake: adapter.made };
 }
 
-/** A program of so many dispatches, dispatch i of i + 1 workgroups, with a readback of one row. */
-async function programOf(device, count) {
+/** A program of so many dispatches, dispatch i of i + 1 workgroups, with a readback of four rows. */
+async function programOf(device, count, stride = 16) {
   const params = device.createBuffer(64, false, 'params');
   const rows = device.createBuffer(64, false, 'rows');
   const pipeline = await device.createPipeline('fn main() {}', 'kernel', '["uniform"]');
   const group = device.createBindGroup('["uniform"]', JSON.stringify([[params, 0, null]]), 'kernel');
-  const readback = device.createReadback(rows, 16, 16, 4);
+  const readback = device.createReadback(rows, 16, stride, 4);
   const dispatches = Array.from({ length: count }, (_, i) => [pipeline, group, i + 1, 1, 1]);
   return device.createProgram(JSON.stringify(dispatches), params, readback);
 }
@@ -123,7 +123,7 @@ for (const [what, options, vendor] of [
 
 test('a batch is one pass and one submit, or the pieces it is cut into, in order', async () => {
   const { device, fake } = await opened();
-  const program = await programOf(device, 7);
+  const program = await programOf(device, 7, 32);
   await device.run(program, PARAMS, 2);
   await device.run(program, PARAMS, 1, '[2,6]');
   await device.run(program, PARAMS, 0, '[1]');
@@ -134,6 +134,19 @@ test('a batch is one pass and one submit, or the pieces it is cut into, in order
   ]);
   const { submits, dispatches } = JSON.parse(device.counters());
   assert.deepEqual([submits, dispatches], [6, 21]);
+  assert.deepEqual(fake.queue.writes.map(([label]) => label), ['params', 'params', 'params']);
+});
+
+test('a chain is a submit for each batch, the linked word before all but the first, and one wait', async () => {
+  const { device, fake } = await opened();
+  const program = await programOf(device, 2);
+  const rows = await device.runChain(program, new Uint8Array(48), 16, 1, 4, 8);
+  assert.equal(rows.length, 3 * 16);
+  assert.deepEqual(fake.queue.submits, [
+    [['pass', 1, 2, 'copy']], [['copy', 'pass', 1, 2, 'copy']], [['copy', 'pass', 1, 2, 'copy']],
+  ]);
+  const { submits, maps, waits } = JSON.parse(device.counters());
+  assert.deepEqual([submits, maps, waits], [3, 1, 1]);
   assert.deepEqual(fake.queue.writes.map(([label]) => label), ['params', 'params', 'params']);
 });
 
