@@ -15,6 +15,8 @@ from bridge.bench.rates import count_tokens, measure_rates, median
 from bridge.gpu.costs import Cost
 
 COUNTED_TOKENS = 8
+RATES_SHARE = 0.5
+"""Of the seconds there are, for prompts and decoding; the rest is for counting and kernels."""
 
 Report = Callable[[str], None]
 
@@ -41,7 +43,8 @@ async def measure(model: Any, load_ms: float, options: BenchOptions, device: Any
         "n_ubatch": model.n_ubatch, "kv_type": model.kv_type, "prompt_tokens": options.prompts[0],
         "n_predict": options.n_predict, "load_ms": round(load_ms, 3),
     }
-    figures |= await _rates(model, options, load_ms, deadline, report)
+    for_rates = Deadline(None if options.seconds is None else RATES_SHARE * options.seconds)
+    figures |= await _rates(model, options, load_ms, for_rates, report)
     if device is not None:
         figures |= await _on_device(model, device, options, figures, deadline, report)
     return figures
@@ -75,7 +78,8 @@ def _affordable(wanted: int, rates: list[float | None], deadline: Deadline, n_ub
 
 async def _on_device(model: Any, device: Any, options: BenchOptions, figures: Mapping[str, Any], deadline: Deadline,
                      report: Report) -> dict[str, Any]:
-    found: dict[str, Any] = {"per_token": await count_tokens(model, device, COUNTED_TOKENS)}
+    affordable = int(min(COUNTED_TOKENS, deadline.left / 8 * (figures["decode_tokens_per_second"] or 0)))
+    found: dict[str, Any] = {"per_token": await count_tokens(model, device, max(1, affordable))}
     report("per token: " + ", ".join(f"{value:g} {name}" for name, value in found["per_token"].items()))
     timer = ProgramTimer(device, time.process_time if options.cpu else None)
     try:
