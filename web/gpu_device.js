@@ -8,6 +8,7 @@
 import { openAdapter } from './gpu_device/adapter.js';
 import { Completion } from './gpu_device/completion.js';
 import { GpuDeviceError } from './gpu_device/error.js';
+import { keep, recall } from './gpu_device/kept_texts.js';
 import { ProgressMeter } from './gpu_device/progress_meter.js';
 import { SegmentWriter } from './gpu_device/segment_writer.js';
 
@@ -242,6 +243,16 @@ export class GpuDevice {
     } finally {
       this.free(JSON.stringify([staging]));
     }
+  }
+
+  /** A text kept on an earlier visit, '' where there is none. @param {string} key @returns {Promise<string>} */
+  async recall(key) {
+    return (await recall(key)) ?? '';
+  }
+
+  /** @param {string} key @param {string} text */
+  keep(key, text) {
+    return keep(key, text);
   }
 
   /** Rejects with the first thing that went wrong in creating something since the last check. */

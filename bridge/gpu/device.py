@@ -171,6 +171,12 @@ class Device(Protocol):
         The readback must have room for the rows of all runs.
         """
 
+    async def recall(self, key: str) -> str | None:
+        """The text that was kept under a key, letters and digits, on this machine, or None."""
+
+    async def keep(self, key: str, text: str) -> None:
+        """Keep a short text from one run to the next, where that is possible."""
+
     async def check(self) -> None:
         """Raise DeviceError for what went wrong in creating things since the last check (validation, out of memory)."""
 

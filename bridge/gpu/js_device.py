@@ -125,6 +125,12 @@ class JsDevice:
         """Pages are not given a clock finer than the device's jitter; see bridge.gpu.device.Device."""
         return None
 
+    async def recall(self, key: str) -> str | None:
+        return await self._wait(self._call("recall", key)) or None
+
+    async def keep(self, key: str, text: str) -> None:
+        await self._wait(self._call("keep", key, text))
+
     async def check(self) -> None:
         await self._wait(self._call("check"))
 

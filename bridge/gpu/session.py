@@ -1,7 +1,8 @@
 """A model on the GPU: its weights, cache and scratch, and the replay of its plan for each batch.
 
 Life of a session: ``create`` checks that the kernels can run the plan on this device, before anything is downloaded, and
-starts compiling; ``load_weights`` streams the file into buffers meanwhile; ``evaluate`` replays. A program, the list of
+starts compiling; ``load_weights`` streams the file into buffers meanwhile, while the fastest kernels are found
+(bridge.gpu.autotune); ``evaluate`` replays. A program, the list of
 dispatches for a bucket of tokens and of output rows, is made when it is first needed and kept: it is a list of what
 exists already, so that no GPU object is made per batch.
 """
@@ -13,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.errors import DeviceError, InputError, UnsupportedError
-from bridge.gpu.calls import Call, CallBuilder, Operand, Pipeline, quads
+from bridge.gpu.autotune import Autotune
+from bridge.gpu.calls import Call, Operand, quads
 from bridge.gpu.costs import Costs
 from bridge.gpu.device import Device, Dispatch
 from bridge.gpu.formats import grid_bytes
+from bridge.gpu.kernels import Kernels
 from bridge.gpu.memory import FLOAT_BYTES, ROW_MULTIPLE, memory_of
 from bridge.gpu.pacing import Work
 from bridge.gpu.selection import (
@@ -29,14 +32,9 @@ from bridge.gpu.selection import (
     pack_selection,
     read_record,
     record_words,
-    selection_calls,
-    selection_step,
 )
-from bridge.gpu.selftest import self_test
-from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
-from bridge.gpu.wgsl import kernel_source
 from bridge.gpu.work import work_of
 from bridge.graph.cache import CacheLayout, CacheReach, cache_types
 from bridge.graph.graph import EMBEDDINGS, LOGITS, OUTPUTS, TOKENS
@@ -55,47 +53,44 @@ class GpuSession:
     name = "webgpu"
 
     def __init__(self, device: Device, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str, max_outputs: int,
-                 tuning: Tuning) -> None:
+                 tuning: Tuning, exact: bool, autotune: bool) -> None:
         """Use ``create``."""
         self.n_ctx, self.n_ubatch, self.max_outputs = n_ctx, n_ubatch, max_outputs
         self.notes = list(device.notes)
-        self._device, self._plan, self._tuning = device, plan, tuning
+        self._device, self._plan = device, plan
         self.cache = CacheLayout(plan.kv_layers, n_ctx, n_ubatch, *cache_types(kv_type))
         self.reach = CacheReach(self.cache.margin)
         self._placement = place_weights(plan, device.limits)
         self.memory = memory_of(plan, self._placement, self.cache, n_ubatch=n_ubatch, max_outputs=max_outputs)
-        builder = CallBuilder(plan, self._placement, tuning, cache=self.cache,
-                              max_workgroups=device.limits.max_compute_workgroups_per_dimension)
-        self._steps = list(plan.steps)
-        calls = [(i, call) for i, step in enumerate(plan.steps) for call in calls_of(builder, step)]
-        if LOGITS in plan.results:
-            calls += [(len(self._steps), call) for call in selection_calls(builder)]
-            self._steps.append(selection_step(plan))
-        self._calls = [call for _, call in calls]
-        self._step_of_call = [i for i, _ in calls]
+        self._exact, self._autotune = exact, autotune
+        self._kernels = Kernels(device, plan, self._placement, self.cache, tuning, n_ctx)
         self.states = StateCopies(bool(plan.states))
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
-        self._pipelines: dict[Pipeline, Any] = {}
         self._programs: dict[tuple[str, int, int, bool, int], tuple[Any, Work]] = {}
         self._reads_whole_texts = any(step.kernel in ("text_attention", "text_mean") for step in plan.steps)
         self._bind_groups: list[Any] = []
         self._params: Any = None
         self._readbacks: dict[str, Any] = {}
         self._preparation: asyncio.Task | None = None
+        self._may_measure = asyncio.Event()
         self._layout: BatchLayout | None = None
         self._closed = False
 
     @classmethod
     async def create(cls, device: Device, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str = "f16",
-                     max_outputs: int = 8, tuning: Tuning | None = None) -> GpuSession:
+                     max_outputs: int = 8, tuning: Tuning | None = None, exact: bool = True,
+                     autotune: bool | None = None) -> GpuSession:
         """A session for a plan, still without weights.
 
+        ``autotune``: whether to look for a faster tuning (None: not on software adapters), whose products must be of floats
+        if ``exact``.
         Raises UnsupportedError for what the kernels cannot do and InputError for sizes the device cannot hold.
         """
         n_ubatch = min(n_ubatch, n_ctx)
         session = cls(device, plan, n_ctx=n_ctx, n_ubatch=n_ubatch, kv_type=kv_type,
-                      max_outputs=min(max_outputs, n_ubatch), tuning=tuning or tuning_for(device.info))
+                      max_outputs=min(max_outputs, n_ubatch), tuning=tuning or tuning_for(device.info, exact=exact), exact=exact,
+                      autotune=not device.info.is_software if autotune is None else autotune)
         session._check_sizes()
         session._preparation = asyncio.ensure_future(session._prepare())
         return session
@@ -115,6 +110,7 @@ class GpuSession:
             self._create_buffers()
             self._create_bind_groups()
             await self._device.check()
+            self._may_measure.set()
         except DeviceError as error:
             raise DeviceError(f"the model and its context take {self.memory.nbytes} bytes in buffers on the device, which "
                               f"could not all be made: {error}") from error
@@ -255,7 +251,7 @@ class GpuSession:
             await _settled(self._preparation)
         programs = [program for program, _ in self._programs.values()]
         self._device.free([*programs, *self._bind_groups, *self._handles, *self._buffers.values()])
-        for held in (self._programs, self._bind_groups, self._handles, self._buffers, self._pipelines):
+        for held in (self._programs, self._bind_groups, self._handles, self._buffers):
             held.clear()
 
     def _require_open(self) -> None:
@@ -288,19 +284,29 @@ class GpuSession:
             raise InputError(f"n_ubatch is {self.n_ubatch}; this device allows {limits.max_compute_workgroups_per_dimension}")
 
     async def _prepare(self) -> None:
-        """Compile every pipeline the plan can need, all at once, and see that they compute what they should."""
-        wanted = dict.fromkeys(choice.pipeline for call in self._calls for choice in call.choices)
-        made = await asyncio.gather(*(
-            self._device.create_pipeline(kernel_source(key.file, dict(key.values)), key.label, key.bindings) for key in wanted
-        ))
-        self._pipelines = dict(zip(wanted, made))
-        await self_test(self._device, self._plan, self._tuning, self._pipelines, self.cache.types, self.n_ctx)
+        """Compile every pipeline the plan can need, all at once, see that they compute what they should, and find faster ones."""
+        kernels = self._kernels
+        if not await kernels.use_what_works():
+            self.notes.append("gpu_features_unusable:core_kernels_used")
+        elif self._autotune:
+            await self._may_measure.wait()
+            search = Autotune(self._device, self._plan.steps, self._heaviest_products, self._params, exact=self._exact,
+                              n_ubatch=self.n_ubatch)
+            if not await kernels.may_use(await search.best(kernels.tuning)):
+                self.notes.append("gpu_tuning_unusable:default_used")
+
+    async def _heaviest_products(self, tuning: Tuning, n_rows: int) -> list[Dispatch]:
+        """What a search measures: see Kernels.heaviest_products."""
+        indices = self._kernels.heaviest_products(n_rows)
+        calls = await self._kernels.compiled(tuning, indices, n_rows)
+        return [self._dispatch(self._plan.steps[self._kernels.step_of_call[i]], call, self._bind_groups[i], n_rows)
+                for i, call in zip(indices, calls)]
 
     def _create_buffers(self) -> None:
         device, memory = self._device, self.memory
         for operand, nbytes in (memory.weights | memory.slots | memory.selection | memory.cache).items():
             self._buffers[operand] = device.create_buffer(nbytes, label=_label(operand))
-        for operand in dict.fromkeys(operand for call in self._calls for operand in call.operands):
+        for operand in dict.fromkeys(operand for call in self._kernels.calls for operand in call.operands):
             if operand.kind in ("grid", "constant"):
                 data = grid_bytes(operand.key) if operand.kind == "grid" else constant(operand.key).tobytes()
                 self._buffers[operand] = device.create_buffer(len(data), label=_label(operand))
@@ -322,11 +328,11 @@ class GpuSession:
     def _create_bind_groups(self) -> None:
         """Of every call, with its dimensions in one buffer for all."""
         device, alignment = self._device, self._device.limits.min_uniform_buffer_offset_alignment
-        stride = -(-max(len(call.dims) for call in self._calls) // alignment) * alignment
-        dims = device.create_buffer(stride * len(self._calls), uniform=True, label="dims")
+        stride = -(-max(len(call.dims) for call in self._kernels.calls) // alignment) * alignment
+        dims = device.create_buffer(stride * len(self._kernels.calls), uniform=True, label="dims")
         self._handles.append(dims)
-        device.write_buffer(dims, 0, b"".join(call.dims.ljust(stride, b"\0") for call in self._calls))
-        for i, call in enumerate(self._calls):
+        device.write_buffer(dims, 0, b"".join(call.dims.ljust(stride, b"\0") for call in self._kernels.calls))
+        for i, call in enumerate(self._kernels.calls):
             size = -(-len(call.dims) // 16) * 16
             entries = [(dims, i * stride, size), (self._params, 0, None),
                        *((self._buffers[operand], 0, None) for operand in call.operands)]
@@ -336,7 +342,7 @@ class GpuSession:
     def n_dispatches(self) -> int:
         """Dispatches for one token and its logits, which two more look through."""
         unused = self._unused(LOGITS, selecting=False)
-        return sum(i not in unused and call.takes(1) for i, call in zip(self._step_of_call, self._calls))
+        return sum(i not in unused and call.takes(1) for i, call in zip(self._kernels.step_of_call, self._kernels.calls))
 
     def _program(self, result: str, n_tokens: int, n_outputs: int, n_keys: int, selecting: bool = False) -> tuple[Any, Work]:
         """The program for a batch of that size whose last token sees ``n_keys`` positions, and what its dispatches cost."""
@@ -352,7 +358,7 @@ class GpuSession:
 
     def splits_of(self, n_tokens: int, n_keys: int) -> int:
         """Into how many shares the positions are split for a batch whose last token sees ``n_keys`` of them."""
-        return self._tuning.splits_of(n_keys) if n_tokens == 1 else 1
+        return self._kernels.tuning.splits_of(n_keys) if n_tokens == 1 else 1
 
     def _unused(self, result: str, selecting: bool) -> frozenset[int]:
         """The steps that lead to something else."""
@@ -364,8 +370,8 @@ class GpuSession:
         unused = self._unused(result, selecting)
         rows = {TOKENS: n_tokens, OUTPUTS: n_outputs}
         return [(step, call, self._dispatch(step, call, bind_group, rows[call.rows]))
-                for i, call, bind_group in zip(self._step_of_call, self._calls, self._bind_groups)
-                if i not in unused and call.takes(rows[call.rows], n_splits) for step in [self._steps[i]]]
+                for i, call, bind_group in zip(self._kernels.step_of_call, self._kernels.calls, self._bind_groups)
+                if i not in unused and call.takes(rows[call.rows], n_splits) for step in [self._kernels.steps[i]]]
 
     @property
     def params(self) -> Any:
@@ -386,7 +392,7 @@ class GpuSession:
         pipeline, x, y = call.choose(n_rows)
         most = self._device.limits.max_compute_workgroups_per_dimension
         cost = work_of(self._plan, self._placement, step, call, n_rows)
-        return Dispatch(self._pipelines[pipeline], bind_group, (min(x, most), y, -(-x // most)), cost)
+        return Dispatch(self._kernels.pipelines[pipeline], bind_group, (min(x, most), y, -(-x // most)), cost)
 
 
 def _label(operand: Operand) -> str:

@@ -208,16 +208,20 @@ def tuning_for(info: AdapterInfo, *, exact: bool = True) -> Tuning:
     return tuning if exact or F16 not in info.features else with_products(tuning, "f16")
 
 
-def with_subgroups(tuning: Tuning) -> Tuning:
-    """Lanes add up their parts in registers."""
-    return replace(tuning, matmul=tuple(replace(shape, subgroups=True) if isinstance(shape, LaneShape) else shape
+def with_subgroups(tuning: Tuning, subgroups: bool = True) -> Tuning:
+    """Lanes add up their parts in registers, or in workgroup memory."""
+    return replace(tuning, matmul=tuple(replace(shape, subgroups=subgroups) if isinstance(shape, LaneShape) else shape
                                         for shape in tuning.matmul))
 
 
+def without_features(tuning: Tuning) -> Tuning:
+    """The same with kernels that every adapter can run."""
+    return with_products(with_subgroups(tuning, False), "f32")
+
+
 def with_products(tuning: Tuning, products: str) -> Tuning:
-    """Tiles whose elements are multiplied in another type, beside those for weights that cannot be."""
-    blocks = 2 if products == "int8" else 1
-    tiles = [shape for shape in tuning.matmul if isinstance(shape, TileShape)]
-    others = [shape for shape in tuning.matmul if shape not in tiles]
-    pairs = [(tile, replace(tile, products=products, blocks=blocks)) for tile in tiles]
-    return replace(tuning, matmul=(*others, *(shape for pair in pairs for shape in pair)))
+    """Tiles whose elements are multiplied in that type, beside those in floats for weights that cannot be."""
+    floats = [shape for shape in tuning.matmul if not isinstance(shape, TileShape) or shape.products == "f32"]
+    tiles = [replace(shape, products=products, blocks=2 if products == "int8" else 1) for shape in floats
+             if isinstance(shape, TileShape) and products != "f32"]
+    return replace(tuning, matmul=tuple(sorted((*floats, *tiles), key=lambda shape: shape.from_rows)))

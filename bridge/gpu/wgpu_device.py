@@ -19,6 +19,7 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 import wgpu  # noqa: E402
 
 from bridge.errors import DeviceError  # noqa: E402
+from bridge.gpu import kept_texts  # noqa: E402
 from bridge.gpu.device import (  # noqa: E402
     F16,
     PACKED_DOT,
@@ -242,6 +243,12 @@ class WgpuDevice:
             rows = self._read(program.readback, len(params) * n_rows * program.readback.row_nbytes)
             self.pacer.end(all_done=True)
             return rows
+
+    async def recall(self, key: str) -> str | None:
+        return kept_texts.recall(key)
+
+    async def keep(self, key: str, text: str) -> None:
+        kept_texts.keep(key, text)
 
     async def check(self) -> None:
         self._require()

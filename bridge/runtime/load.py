@@ -45,9 +45,10 @@ class LoadOptions:
     """``n_ctx``: context size in tokens; ``n_ubatch``: most tokens per batch; ``kv_type``: that of the kv
     cache, see bridge.graph.cache ("f16"; "q8_0/f16" for K and V).
 
-    On the CPU: ``threads`` for single tokens and ``threads_batch`` for prompts (None: all there are), and ``precision``,
-    see bridge.simd.session; where it is None, who asks for an unrounded cache gets unrounded products, too. ``pooling``: how
-    a text becomes one vector (bridge.models.pooling.POOLINGS), None as the file says.
+    ``precision``: "exact" for products in float32, "fast" for what the backend can do faster (bridge.simd.session,
+    bridge.gpu.tuning); where it is None, who asks for an unrounded cache gets unrounded products, too. On the CPU:
+    ``threads`` for single tokens and ``threads_batch`` for prompts (None: all there are). ``pooling``: how a text becomes
+    one vector (bridge.models.pooling.POOLINGS), None as the file says.
     """
 
     n_ctx: int = DEFAULT_N_CTX
@@ -186,8 +187,9 @@ async def _open_session(file: AsyncGGUFFile, graph: Graph, source: Any, options:
         from bridge.gpu.session import GpuSession
         from bridge.gpu.tuning import tuning_for
 
-        tuning = tuning_for(machine.device.info, exact=precision == "exact")
-        session = await GpuSession.create(machine.device, lower(graph, tuning.rules), tuning=tuning, **common)
+        exact = precision == "exact"
+        tuning = tuning_for(machine.device.info, exact=exact)
+        session = await GpuSession.create(machine.device, lower(graph, tuning.rules), tuning=tuning, exact=exact, **common)
     elif machine.cpu is not None:
         from bridge.simd.session import SimdSession
 

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { GpuDeviceError, requestDevice } from '../../web/gpu_device.js';
+import { installFakeCaches } from './fake_caches.mjs';
 import { CORE_LIMITS, FakeAdapter, gpuOf, installConstants } from './fake_gpu.mjs';
 
 installConstants();
@@ -303,4 +304,24 @@ test('of a file a few chunks are held at a time, however large it is', async () 
   assert.ok(peak >= chunk.length && peak <= 16 << 20, `${peak} bytes were in flight`);
   assert.ok(waits >= size / (16 << 20));
   assert.equal(fake.queue.writes.reduce((sum, [, , nbytes]) => sum + nbytes, 0), size);
+});
+
+test('a text is kept from one device to the next, where the page has a cache', async () => {
+  const { device } = await opened({});
+  assert.equal(await device.recall('abc'), '');
+  await device.keep('abc', 'lost');
+  assert.equal(await device.recall('abc'), '');
+  const caches = installFakeCaches();
+  try {
+    await device.keep('abc', '{"lanes":"8"}');
+    assert.equal(await (await opened({})).device.recall('abc'), '{"lanes":"8"}');
+    assert.equal(await device.recall('abd'), '');
+    await device.keep('long', 'x'.repeat(5000));
+    assert.equal(await device.recall('long'), '');
+    caches.broken = 'open';
+    await device.keep('abc', 'other');
+    assert.equal(await device.recall('abc'), '');
+  } finally {
+    delete globalThis.caches;
+  }
 });
