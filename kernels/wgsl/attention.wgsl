@@ -100,13 +100,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let head_kv = column % dims.n_head_kv;
   let split = column / dims.n_head_kv;
   if (first_row >= n_tokens * HEADS || split >= SPLITS) { return; }
-  //@ for r in ROWS
-  let token${r} = min((first_row + ${r}u) / HEADS, n_tokens - 1u);
-  let head${r} = head_kv * HEADS + (first_row + ${r}u) % HEADS;
-  let begin${r} = begin_of(token${r});
-  let end${r} = end_of(token${r});
-  //@ end
-  var begin = begin0;
+  var begin = begin_of(first_row / HEADS);
   var end = end_of(min((first_row + ROWS - 1u) / HEADS, n_tokens - 1u));
   //@ if SPLIT
   let share = (end - begin + SPLITS - 1u) / SPLITS;
@@ -123,11 +117,15 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let own_row = local / SEGMENTS;
   let segment = local % SEGMENTS;
   let has_row = own_row < ROWS;
+  let own_token = min((first_row + own_row) / HEADS, n_tokens - 1u);
+  let own_head = head_kv * HEADS + (first_row + own_row) % HEADS;
+  let own_begin = begin_of(own_token);
+  let own_end = end_of(own_token);
   var highest = LOWEST;
   var total = 0.0;
   //@ if not TEXTS_ONLY
   if (dims.has_sinks != 0u && has_row && split == 0u) {
-    highest = sinks[head_kv * HEADS + (first_row + own_row) % HEADS];
+    highest = sinks[own_head];
     total = 1.0;
   }
   //@ end
@@ -152,8 +150,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   for (var chunk = begin; chunk < end; chunk += KEYS) {
     let n = min(KEYS, end - chunk);
     //@ for k in KEYS_EACH
-    let key${k} = chunk + ${k}u * WORKGROUP + local;
-    let k_at${k} = min(key${k}, end - 1u) % dims.ring * dims.k_units + head_kv * K_UNITS;
+    let k_at${k} = min(chunk + ${k}u * WORKGROUP + local, end - 1u) % dims.ring * dims.k_units + head_kv * K_UNITS;
     //@ for r in ROWS
     var score${r}_${k} = 0.0;
     //@ end
@@ -171,15 +168,22 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     //@ for k in KEYS_EACH
     //@ for r in ROWS
-    scores[${r}u * KEYS + ${k}u * WORKGROUP + local] = select(
-      LOWEST, capped(score${r}_${k}) + bias(key${k}, token${r}, head${r}), key${k} >= begin${r} && key${k} < end${r});
+    scores[${r}u * KEYS + ${k}u * WORKGROUP + local] = score${r}_${k};
     //@ end
     //@ end
     workgroupBarrier();
 
     if (has_row) {
       var own_maximum = LOWEST;
-      for (var i = segment; i < n; i += SEGMENTS) { own_maximum = max(own_maximum, scores[own_row * KEYS + i]); }
+      for (var i = segment; i < n; i += SEGMENTS) {
+        let key = chunk + i;
+        var score = LOWEST;
+        if (key >= own_begin && key < own_end) {
+          score = capped(scores[own_row * KEYS + i]) + bias(key, own_token, own_head);
+        }
+        scores[own_row * KEYS + i] = score;
+        own_maximum = max(own_maximum, score);
+      }
       maxima[local] = own_maximum;
     }
     workgroupBarrier();
