@@ -4,9 +4,10 @@
     python -m tools.gpu_check probe                                   what adapter there is
 
 Parts: ``device`` (what the adapter says and how fast it is), ``correctness`` (the tests of kernels and plans against
-numpy and llama.cpp, in several processes), ``bench MODEL`` (bridge.bench on synthetic models). Each runs in processes
-of its own with a share of the time left, and FILE holds what is known so far after each, so that a driver that hangs or
-crashes costs one part only. On a software adapter sizes are small, and the figures mean little.
+numpy and llama.cpp, in several processes), ``bench MODEL`` (bridge.bench on synthetic models), ``variants`` (every
+kernel, tile and type that products can be computed with, tools.kernel_bench). Each runs in processes of its own with a
+share of the time left, and FILE holds what is known so far after each, so that a driver that hangs or crashes costs one
+part only. On a software adapter sizes are small, and the figures mean little.
 
 Exit status: 0 all is right; 1 something is wrong (a test or a part failed); 2 there is no adapter; 3 nothing was wrong,
 but the time did not suffice for all; 4 all is right, on a software adapter.
@@ -45,6 +46,12 @@ MODELS = (
 )
 BENCH = ("--prompt-tokens", "512,16", "--n-predict", "64", "--repeat", "2", "--ctx", "1024")
 SECONDS_A_MODEL = 20.0
+MOST_TELLING = 4
+"""Models before the variants; the others come after them, as long as there is time."""
+VARIANTS = ("--formats", "Q4_K,Q8_0,Q4_0,Q6_K,F16", "--n-in", "2048", "--n-out", "8192", "--tokens", "1,512",
+            "--copies", "16")
+SOFTWARE_VARIANTS = ("--formats", "Q8_0", "--n-in", "64", "--n-out", "64", "--tokens", "1", "--cpu")
+SECONDS_OF_VARIANTS = 45.0
 SOFTWARE_MODELS = ("synth:tiny-Q4_K_M", "synth:tiny-Q8_0")
 SOFTWARE_BENCH = ("--prompt-tokens", "32,8", "--n-predict", "8", "--repeat", "2", "--ctx", "64", "--cpu")
 
@@ -123,7 +130,11 @@ class Check:
             print("THIS IS A SOFTWARE ADAPTER: sizes are small, and the figures say nothing about GPUs.", flush=True)
         self._correctness(1 if is_software else max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) // 2)))
         named = [name for name in self._options.models.split(",") if name]
-        for model in named or (SOFTWARE_MODELS if is_software else MODELS):
+        models = named or (SOFTWARE_MODELS if is_software else MODELS)
+        for model in models[:MOST_TELLING]:
+            self._bench(model, SOFTWARE_BENCH if is_software else BENCH)
+        self._variants(SOFTWARE_VARIANTS if is_software else VARIANTS)
+        for model in models[MOST_TELLING:]:
             self._bench(model, SOFTWARE_BENCH if is_software else BENCH)
         status = WRONG if self._problems else INCOMPLETE if self._missing else ONLY_SOFTWARE if is_software else PASSED
         self._finish(status)
@@ -154,6 +165,24 @@ class Check:
             print(_summary(model, found["json"]), flush=True)
             if not all(found["json"][f"{batch}_kernels"]["complete"] for batch in ("decode", "prompt")):
                 self._missing.append(f"some kernels of {model}")
+
+    def _variants(self, arguments: Sequence[str]) -> None:
+        """Every kernel and tile for products beside each other: what the defaults for an adapter should be."""
+        if self.left < 2 * GRACE:
+            self._missing.append("variants")
+            return
+        seconds = max(1, int(min(SECONDS_OF_VARIANTS, self.left - GRACE)))
+        command = [sys.executable, "-m", "tools.kernel_bench", "--variants", "--json", *arguments,
+                   "--seconds", str(seconds)]
+        found = self._part("variants", command, seconds + GRACE)
+        fastest: dict[tuple[str, int], dict[str, Any]] = {}
+        for row in found.get("json", []):
+            case = " ".join(row["kernel"].split()[:3]), row["tokens"]
+            if case not in fastest or row["microseconds"] < fastest[case]["microseconds"]:
+                fastest[case] = row
+        for (case, n_tokens), row in fastest.items():
+            print(f"fastest {case}, {n_tokens} tokens:{row['kernel'].removeprefix(case)}, {row['gb_per_second']} GB/s, "
+                  f"{row['gflops']} GFLOP/s", flush=True)
 
     def _part(self, name: str, command: Sequence[str], seconds: float) -> dict[str, Any]:
         """One process's JSON, or how it ended and the last it said."""

@@ -3,6 +3,7 @@
     python -m tools.kernel_bench                                  llvmpipe (or whatever adapter wgpu finds)
     VK_ICD_FILENAMES=…/vk_swiftshader_icd.json python -m tools.kernel_bench      SwiftShader, which Chromium ships
     python -m tools.kernel_bench --chromium                       the browser's own shader compiler, on SwiftShader
+    python -m tools.kernel_bench --variants --copies 8 --n-in 2048 --n-out 8192 --tokens 1,512      which tile is best
     options: --formats Q4_1,Q8_0 --n-in 576 --n-out 1536 --tokens 1,64 --kernels hardware --positions 512 --json
 
 For kernels as they are written, without a model; those of a model, with its weights and beside the device's own speed,
@@ -24,12 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from bridge.bench.program_timer import ProgramTimer
+from bridge.bench.program_timer import Deadline, ProgramTimer
+from bridge.gpu.autotune import other_lanes, other_tiles
 from bridge.gpu.calls import Call, CallBuilder, Operand, quads
-from bridge.gpu.device import Dispatch
+from bridge.gpu.device import F16, PACKED_DOT, SUBGROUPS, AdapterInfo, Dispatch
 from bridge.gpu.formats import FORMATS, grid_bytes
 from bridge.gpu.steps import calls_of
-from bridge.gpu.tuning import HARDWARE, SOFTWARE, tuning_for
+from bridge.gpu.tuning import HARDWARE, SOFTWARE, Tuning, tuning_for, with_products, with_subgroups
 from bridge.gpu.weights import place_weights
 from bridge.gpu.wgsl import kernel_source
 from bridge.graph.cache import CacheLayout
@@ -51,6 +53,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tokens", default="1,64")
     parser.add_argument("--positions", type=int, default=512, help="length of the cache that attention reads")
     parser.add_argument("--kernels", choices=("software", "hardware"), help="default: what the adapter gets")
+    parser.add_argument("--variants", action="store_true",
+                        help="products only, with each tile and type that the search at load chooses from")
+    parser.add_argument("--copies", type=int, default=1, metavar="N",
+                        help="of the weights, taken in turn, so that no cache keeps them (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, help="begin nothing new after so long")
     parser.add_argument("--cpu", action="store_true", help="processor time instead of elapsed time (not with --chromium)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
@@ -86,6 +93,7 @@ class _Bench:
     def __init__(self, device: Any, options: argparse.Namespace) -> None:
         self.device, self.options = device, options
         self.tuning = {"software": SOFTWARE, "hardware": HARDWARE, None: tuning_for(device.info)}[options.kernels]
+        self.deadline = Deadline(options.seconds)
         self.rows: list[dict[str, Any]] = []
         self.rng = np.random.default_rng(0)
         self.timer = ProgramTimer(device, time.process_time if options.cpu else None)
@@ -101,12 +109,16 @@ class _Bench:
                 weight = Weight("w", (o.n_out, n_in), name)
                 step = Step("matmul", (0,), 1, (weight,), {}, TOKENS, o.n_out, "w")
                 self._weights = random_blocks(name, o.n_out * n_in // block, self.rng).tobytes()
-                await self._measure(f"matmul {name} {n_in}x{o.n_out}", step, [n_in, o.n_out], n_tokens,
-                                    2 * n_in * o.n_out * n_tokens)
-            for label, step, widths in self._other_steps():
+                for variant, self.tuning in self._variants(n_tokens):
+                    await self._measure(f"matmul {name} {n_in}x{o.n_out}{variant}", step, [n_in, o.n_out], n_tokens,
+                                        2 * n_in * o.n_out * n_tokens, o.copies)
+            for label, step, widths in () if o.variants else self._other_steps():
                 await self._measure(label, step, widths, n_tokens)
         self.timer.close()
         return self.rows
+
+    def _variants(self, n_tokens: int) -> list[tuple[str, Tuning]]:
+        return variants(self.device.info, n_tokens) if self.options.variants else [("", self.tuning)]
 
     def _other_steps(self) -> list[tuple[str, Step, list[int]]]:
         n_embd, kv, n_ff = N_HEAD * HEAD_DIM, N_HEAD_KV * HEAD_DIM, 1536
@@ -123,7 +135,10 @@ class _Bench:
             ("glu", Step("glu", (0, 1), 2, (), {"act": "silu"}, TOKENS, n_ff, "glu"), [n_ff] * 3),
         ]
 
-    async def _measure(self, label: str, step: Step, widths: Sequence[int], n_tokens: int, flop: int = 0) -> None:
+    async def _measure(self, label: str, step: Step, widths: Sequence[int], n_tokens: int, flop: int = 0,
+                       copies: int = 1) -> None:
+        if self.deadline.is_over:
+            return
         kv = KvLayer(N_HEAD_KV * HEAD_DIM, N_HEAD_KV * HEAD_DIM, 0)
         plan = Plan((step,), (), {}, 0, {"main": RopeTable(HEAD_DIM, 10000.0)}, (kv,))
         cache = CacheLayout(plan.kv_layers, self.options.positions, n_tokens, "f16", "f16")
@@ -135,18 +150,21 @@ class _Bench:
         handles: list[Any] = []
         try:
             params = self._buffer(handles, layout.nbytes(n_tokens, 1))
-            dispatches = [await self._dispatch(handles, call, params, widths, n_tokens) for call in calls]
+            dispatches = [await self._dispatch(handles, call, params, widths, n_tokens)
+                          for _ in range(copies) for call in calls]
             start = max(0, self.options.positions - n_tokens)
             block = layout.pack([0] * n_tokens, start, [])
-            seconds = len(dispatches) * await self.timer.seconds(dispatches, params, block)
+            seconds = len(calls) * await self.timer.seconds(dispatches, params, block)
         finally:
             self.device.free(handles)
         row = {"kernel": label, "tokens": n_tokens, "microseconds": round(seconds * 1e6, 1)}
         if flop:
             row["gflops"] = round(flop / seconds / 1e9, 3)
+            row["gb_per_second"] = round(len(self._weights) / seconds / 1e9, 3)
         self.rows.append(row)
         if not self.options.json:
-            print(f"{label:28} {n_tokens:4} tokens {seconds * 1e6:10.1f} us" + (f" {row['gflops']:8.3f} GFLOP/s" if flop else ""),
+            width = 64 if self.options.variants else 28
+            print(f"{label:{width}} {n_tokens:4} tokens {seconds * 1e6:10.1f} us" + (f" {row['gflops']:8.3f} GFLOP/s" if flop else ""),
                   flush=True)
 
     async def _dispatch(self, handles: list[Any], call: Call, params: Any, widths: Sequence[int], n_tokens: int) -> Dispatch:
@@ -184,6 +202,19 @@ class _Bench:
         buffer = self._buffer(handles, len(data))
         self.device.write_buffer(buffer, 0, data.ljust(-(-len(data) // 4) * 4, b"\0"))
         return buffer
+
+
+def variants(info: AdapterInfo, n_tokens: int) -> list[tuple[str, Tuning]]:
+    """What bridge.gpu.autotune chooses from, by name: lanes for a single token, tiles and types of products for more."""
+    named = {"": HARDWARE}
+    if SUBGROUPS in info.features:
+        named[" subgroups"] = with_subgroups(HARDWARE)
+    if n_tokens > 1:
+        types = ["f32", *(name for name, needs in (("f16", F16), ("int8", PACKED_DOT)) if needs in info.features)]
+        named = {f" {name}": with_products(HARDWARE, name) for name in types}
+    others = other_lanes if n_tokens == 1 else other_tiles
+    return [(f"{name} {size}", tuning) for name, base in named.items()
+            for size, tuning in {"default": base, **others(base)}.items()]
 
 
 if __name__ == "__main__":

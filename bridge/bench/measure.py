@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bridge.bench.device_speed import DeviceSpeed, measure_device
@@ -80,6 +80,7 @@ async def _on_device(model: Any, device: Any, options: BenchOptions, figures: Ma
                      report: Report) -> dict[str, Any]:
     affordable = int(min(COUNTED_TOKENS, deadline.left / 8 * (figures["decode_tokens_per_second"] or 0)))
     found: dict[str, Any] = {"per_token": await count_tokens(model, device, max(1, affordable))}
+    found["products"] = [{"file": shape.file, **asdict(shape)} for shape in model.session.tuning.matmul]
     report("per token: " + ", ".join(f"{value:g} {name}" for name, value in found["per_token"].items()))
     timer = ProgramTimer(device, time.process_time if options.cpu else None)
     try:

@@ -12,6 +12,8 @@ from bridge.gpu.device import Device, Dispatch
 TARGET_SECONDS = 0.04
 """Of one program: far above the jitter of a submission, far below what a system's watchdog allows."""
 MAX_DISPATCHES = 2048
+FEW = 4
+"""So many dispatches may differ from each other, and are always timed together."""
 ROUNDS = 3
 NOTHING = 1e-9
 
@@ -35,8 +37,8 @@ class Deadline:
 class ProgramTimer:
     """Times programs on one device, each in one submit.
 
-    By the device's own clock; where it has none, or ``clock`` is given (seconds, of the processor say), by what the host
-    sees, less an empty program. That includes what it takes to encode a dispatch and to hand it over.
+    By the device's own clock; where it has none, or ``clock`` is given (seconds, of the processor say), by what the
+    host sees, less an empty program. That includes what it takes to encode a dispatch and to hand it over.
     """
 
     def __init__(self, device: Device, clock: Callable[[], float] | None = None) -> None:
@@ -49,7 +51,7 @@ class ProgramTimer:
 
     async def seconds(self, dispatches: Sequence[Dispatch], params: Any, block: bytes) -> float:
         """Of one dispatch, the mean over those given, which are replayed in turn; ``params`` gets ``block`` first."""
-        count = 1
+        count = len(dispatches) if len(dispatches) <= FEW else 1
         while True:
             # Without their costs, by which the device would cut the program into several submits (bridge.gpu.pacing).
             program = [replace(dispatches[i % len(dispatches)], cost=(0.0, 0.0)) for i in range(count)]
@@ -59,6 +61,8 @@ class ProgramTimer:
             # As many as are expected to take long enough, but at most 80 times as many: the first were cold.
             wanted = count * TARGET_SECONDS / max(found, TARGET_SECONDS / 64)
             count = min(MAX_DISPATCHES, max(2 * count, int(1.25 * wanted)))
+            if len(dispatches) < count < MAX_DISPATCHES:
+                count -= count % len(dispatches)
 
     async def _best(self, dispatches: Sequence[Dispatch], params: Any, block: bytes, rounds: int) -> float:
         """The shortest of several runs."""

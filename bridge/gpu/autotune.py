@@ -55,16 +55,17 @@ def questions(info: AdapterInfo, exact: bool, n_ubatch: int) -> list[Question]:
     if SUBGROUPS in info.features:
         asked.append(Question("subgroups", 1, lambda tuning: {
             "registers": with_subgroups(tuning), "workgroup memory": with_subgroups(tuning, False)}))
-    asked.append(Question("lanes", 1, _other_lanes))
+    asked.append(Question("lanes", 1, other_lanes))
     if n_ubatch >= PROMPT_ROWS:
         types = ["f32", *(name for name, needs in (("f16", F16), ("int8", PACKED_DOT))
                           if needs in info.features and not exact)]
         asked.append(Question("products", PROMPT_ROWS, lambda tuning: {name: with_products(tuning, name) for name in types}))
-        asked.append(Question("tiles", PROMPT_ROWS, _other_tiles))
+        asked.append(Question("tiles", PROMPT_ROWS, other_tiles))
     return asked
 
 
-def _other_lanes(tuning: Tuning) -> Candidates:
+def other_lanes(tuning: Tuning) -> Candidates:
+    """The shape for single tokens with other lanes and rows."""
     single, *others = tuning.matmul
     found = {}
     for workgroup, lanes, rows, invocations in LANES:
@@ -73,7 +74,7 @@ def _other_lanes(tuning: Tuning) -> Candidates:
     return found
 
 
-def _other_tiles(tuning: Tuning) -> Candidates:
+def other_tiles(tuning: Tuning) -> Candidates:
     """The last tile, for the longest batches, in another size, in whatever types its elements are multiplied."""
     longest = max(shape.from_rows for shape in tuning.matmul)
     found = {}

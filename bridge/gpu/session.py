@@ -374,6 +374,11 @@ class GpuSession:
                 if i not in unused and call.takes(rows[call.rows], n_splits) for step in [self._kernels.steps[i]]]
 
     @property
+    def tuning(self) -> Tuning:
+        """What its kernels were chosen by, once the weights are there."""
+        return self._kernels.tuning
+
+    @property
     def params(self) -> Any:
         """The buffer of the parameter block."""
         return self._params

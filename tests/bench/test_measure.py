@@ -82,6 +82,7 @@ def test_all_figures(device):
     assert [prompt["tokens"] for prompt in found["prompts"]] == [12, 3] and found["prompt_tokens"] == 12
     assert found["per_token"]["dispatches"] == sum(row["calls"] for row in found["decode_kernels"]["kernels"])
     assert found["per_token"]["submits"] == 1 and found["per_token"]["created"] == 0
+    assert found["products"][0]["file"].startswith("matmul") and found["products"][0]["tokens"] == 1
     assert found["device"]["copy_gb_per_second"] > 0 and found["device"]["peak_f32_gflops"] > 0
     for batch, n_tokens in (("decode", 1), ("prompt", 8)):
         kernels = found[f"{batch}_kernels"]

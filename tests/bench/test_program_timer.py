@@ -72,8 +72,10 @@ def test_else_the_hosts(monkeypatch):
     assert seconds(device, [2e-3], host=False) == pytest.approx(2e-3) and device.now > 0.0
 
 
-def test_several_dispatches_take_turns():
-    assert seconds(ScriptedDevice(), [1e-4, 3e-4]) == pytest.approx(2e-4, rel=0.01)
+@pytest.mark.parametrize("each", [1e-4, 0.1])
+def test_several_dispatches_take_turns(each):
+    assert seconds(ScriptedDevice(), [each, 3 * each]) == pytest.approx(2 * each, rel=0.002)
+    assert seconds(ScriptedDevice(), [each] * 30) == pytest.approx(each)
 
 
 def test_what_takes_no_time_ends_with_the_longest_program():

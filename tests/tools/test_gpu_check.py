@@ -84,7 +84,8 @@ def test_a_part_that_the_budget_cut_is_missing_not_wrong(check):
 
 def test_the_whole_check_on_this_machines_adapter(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(gpu_check, "SOFTWARE_BENCH", ("--prompt-tokens", "4", "--n-predict", "2", "--ctx", "16"))
-    monkeypatch.setattr(gpu_check, "SECONDS_A_MODEL", 1.0)
+    for name in ("SECONDS_A_MODEL", "SECONDS_OF_VARIANTS"):
+        monkeypatch.setattr(gpu_check, name, 1.0)
     out = tmp_path / "found.json"
     status = gpu_check.main(["all", "--out", str(out), "--only", QUICK, "--models", "synth:tiny-Q8_0"])
     found = json.loads(out.read_text())
@@ -92,6 +93,7 @@ def test_the_whole_check_on_this_machines_adapter(tmp_path, capsys, monkeypatch)
     assert found["correctness"]["passed"] and not found["problems"]
     assert found["parts"]["device"]["json"]["copy_gb_per_second"] > 0
     assert found["parts"]["bench synth:tiny-Q8_0"]["json"]["decode_tokens_per_second"] > 0
+    assert found["parts"]["variants"]["json"][0]["kernel"] == "matmul Q8_0 64x64 default"
     if found["parts"]["device"]["json"]["info"]["is_software"]:
         assert "THIS IS A SOFTWARE ADAPTER" in capsys.readouterr().out
 
