@@ -244,5 +244,18 @@ def test_decoding_creates_nothing_and_crosses_to_javascript_rarely(bridge):
     assert grown["gpuObjectsCreated"] == grown["gpuBuffers"] == 0
     assert 0 < grown["gpuSubmits"] <= N_PREDICT
     assert 0 < grown["gpuMaps"] <= N_PREDICT
-    # Besides the tokens there are three messages: the usage, the result and the first counters' answer.
-    assert grown["pythonToJsCalls"] <= 8 * N_PREDICT + 3
+    # The prompt and up to as many waits take four calls each, a token's message one. Besides there are three messages: the
+    # usage, the result and the first counters' answer.
+    assert grown["pythonToJsCalls"] <= 4 * (1 + grown["gpuMaps"]) + N_PREDICT + 3
+
+
+def test_greedy_tokens_wait_together(bridge):
+    """How many go in flight depends on how quick they are (tests/gpu/test_decode_ahead.py); some do, even here."""
+    n_predict = 48
+    alone = bridge.complete("Hello", nPredict=n_predict, tokenEventEncoding="text")
+    before = bridge.call("debugCounters").result
+    together = bridge.complete("Hello", nPredict=n_predict, tokenEventEncoding="text")
+    after = bridge.call("debugCounters").result
+    assert together.pieces == alone.pieces and len(together.pieces) > 1
+    assert after["gpuMaps"] - before["gpuMaps"] < n_predict
+    assert after["pythonToJsCalls"] - before["pythonToJsCalls"] < 4 * n_predict

@@ -33,6 +33,7 @@ from bridge.gpu.selection import (
     read_record,
     record_words,
 )
+from bridge.gpu.selftest_selection import selection_is_right
 from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
 from bridge.gpu.work import work_of
@@ -45,7 +46,6 @@ from bridge.sampling.selection import Selected, Selection
 
 LONGEST_DISPATCH_S = 0.5
 """A dispatch cannot be cut; of longer ones the batch is taken in parts."""
-
 
 class GpuSession:
     """See bridge.runtime.backend.Session. The device is the caller's; everything made on it here is freed by ``close``."""
@@ -74,6 +74,7 @@ class GpuSession:
         self._readbacks: dict[str, Any] = {}
         self._preparation: asyncio.Task | None = None
         self._may_measure = asyncio.Event()
+        self._selects = True
         self._layout: BatchLayout | None = None
         self._closed = False
 
@@ -135,7 +136,7 @@ class GpuSession:
 
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
                        selection: Selection | None = None) -> memoryview | Selected | None:
-        if selection is None or len(outputs) != 1 or not can_select(selection, self._n_logits):
+        if selection is None or len(outputs) != 1 or not self._can_select(selection):
             return await self._run(LOGITS, tokens, start, outputs)
         record = await self._run(LOGITS, tokens, start, outputs, selection=selection)
         selected = read_record(record.cast("B").cast("I"), self._n_logits, selection)
@@ -145,7 +146,7 @@ class GpuSession:
         return selected
 
     def tokens_ahead(self, selection: Selection) -> int:
-        if self.states.is_recurrent or not can_select(selection, self._n_logits):
+        if self.states.is_recurrent or not self._can_select(selection):
             return 1
         return max(1, min(MAX_AHEAD, MAX_SELECTED - selection.k - len(selection.also)))
 
@@ -187,6 +188,9 @@ class GpuSession:
             raise InputError(f"token {wrong} is not in the vocabulary; tokens are 0 to {self._plan.n_token_ids - 1}")
         if start < 0 or end > self.n_ctx:
             raise InputError(f"positions {start} to {end - 1} do not fit a context of {self.n_ctx}")
+
+    def _can_select(self, selection: Selection) -> bool:
+        return self._selects and can_select(selection, self._n_logits)
 
     @property
     def _n_logits(self) -> int:
@@ -294,6 +298,10 @@ class GpuSession:
                               n_ubatch=self.n_ubatch)
             if not await kernels.may_use(await search.best(kernels.tuning)):
                 self.notes.append("gpu_tuning_unusable:default_used")
+        if LOGITS in self._plan.results:
+            self._selects = await selection_is_right(self._device, kernels.tuning, kernels.pipelines)
+            if not self._selects:
+                self.notes.append("gpu_selection_unusable:logits_read")
 
     async def _heaviest_products(self, tuning: Tuning, n_rows: int) -> list[Dispatch]:
         """What a search measures: see Kernels.heaviest_products."""

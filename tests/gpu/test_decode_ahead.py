@@ -1,6 +1,7 @@
 """Tokens in flight: the same text as one token at a time from all logits, whatever ends it, for less waiting and reading."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -144,6 +145,25 @@ def test_the_context_ends_where_it_ends(models, n_ctx):
     assert seen == generated(models(LLAMA), GREEDY)[:len(seen)] or len(seen) > N_PREDICT
 
 
+def test_flights_end_where_attention_is_split_otherwise(models, monkeypatch):
+    """Sums are then added up in another order; which program computes a position must not depend on the flight."""
+    model = models(LLAMA)
+    tuning = replace(model.session._kernels.tuning, attention_splits=((16, 2), (33, 4)))
+    monkeypatch.setattr(model.session._kernels, "tuning", tuning)
+    expected = from_all_logits(model, SAMPLED)
+    n_flown = []
+
+    async def counted(token, start, selections, decode=model.session.decode_ahead):
+        found = await decode(token, start, selections)
+        n_flown.append((start, len(found)))
+        return found
+
+    monkeypatch.setattr(model.session, "decode_ahead", counted)
+    assert generated(model, SAMPLED) == expected
+    assert all(tuning.splits_of(start + 1) == tuning.splits_of(start + n) for start, n in n_flown)
+    assert max(n for _, n in n_flown) == 8
+
+
 @pytest.mark.parametrize("name", [LLAMA, WINDOWED])
 def test_a_context_saved_in_flight_has_what_was_said_and_no_more(models, name):
     model, cancel = models(name), CancelToken()
@@ -166,7 +186,7 @@ def test_what_the_host_picks_otherwise_is_evaluated_again(models, monkeypatch):
     model = models(LLAMA)
     sampling = {"temp": 1.2, "seed": 4}
     expected = from_all_logits(model, sampling)
-    session, n_flights = model._session, []
+    session, n_flights = model.session, []
 
     async def misled(token, start, selections, decode=session.decode_ahead):
         n_flights.append(len(selections))
@@ -183,10 +203,10 @@ def test_where_nothing_can_be_told_all_logits_are_looked_at(models, monkeypatch)
     model = models(LLAMA)
     expected = generated(model, GREEDY)
 
-    async def cut(token, start, selections, decode=model._session.decode_ahead):
+    async def cut(token, start, selections, decode=model.session.decode_ahead):
         return (await decode(token, start, selections))[:start % 3]
 
-    monkeypatch.setattr(model._session, "decode_ahead", cut)
+    monkeypatch.setattr(model.session, "decode_ahead", cut)
     assert generated(model, GREEDY) == expected
 
 
@@ -198,7 +218,7 @@ def test_a_failure_in_flight_forgets_the_context(models, monkeypatch):
         raise DeviceError("the device was lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(model._session, "decode_ahead", failing)
+        patch.setattr(model.session, "decode_ahead", failing)
         with pytest.raises(DeviceError):
             generated(model, GREEDY)
     assert model.n_past == 0

@@ -14,8 +14,10 @@ from bridge.graph.graph import ACTIVATIONS
 from bridge.kernels import kernel_text
 from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
+from bridge.sampling.selection import Selected, Selection
+from tests.gpu.harness import open_session
 from tests.gpu.test_fused import LAYERS, Layer
-from tests.gpu.test_session import load_and_close, tiny_model
+from tests.gpu.test_session import N_VOCAB, load_and_close, tiny_model
 from tools import make_gpu_selftest
 
 
@@ -101,7 +103,8 @@ def test_two_formats_in_one_product_are_tested(device, monkeypatch, right, wrong
         asyncio.run(load_and_close(device, layer.graph, layer.tensors, layer.tensors.source, CancelToken()))
 
 
-def test_it_is_one_submit_and_one_map(device):
+def test_it_is_three_submits_and_two_maps(device):
+    """One for the plan's kernels, and a chain of two that finds tokens."""
     graph, tensors = tiny_model()
     before = (device.counters.submits, device.counters.maps)
 
@@ -111,4 +114,30 @@ def test_it_is_one_submit_and_one_map(device):
         await session.close()
 
     asyncio.run(create())
-    assert (device.counters.submits - 1, device.counters.maps - 1) == before
+    assert (device.counters.submits - 3, device.counters.maps - 2) == before
+
+
+@pytest.mark.parametrize("file, right, wrong", [
+    ("best_tokens.wgsl", "keys[i] == key && ids[i] < id", "keys[i] == key && ids[i] > id"),
+    ("best_tokens.wgsl", "atomicAdd(&n_found, 1u)", "atomicAdd(&n_found, 0u)"),
+    ("best_of_blocks.wgsl", "quad += N_BLOCKS", "quad += 2u * N_BLOCKS"),
+    ("draw_token.wgsl", "chosen_ids[i] < id ||", "chosen_ids[i] > id ||"),
+    ("draw_token.wgsl", "record[DRAWN + selection(SEL_N_DRAWN)] = token;", ""),
+])
+def test_where_the_best_tokens_are_found_wrong_all_logits_are_read(device, monkeypatch, file, right, wrong):
+    def sabotaged(path):
+        text = kernel_text(path)
+        assert path != f"wgsl/{file}" or right in text
+        return text.replace(right, wrong) if path == f"wgsl/{file}" else text
+
+    monkeypatch.setattr(wgsl, "kernel_text", sabotaged)
+    graph, tensors = tiny_model()
+
+    async def scenario():
+        session = await open_session(device, graph, tensors)
+        logits = await session.evaluate([3], 0, [0], Selection(2))
+        found = isinstance(logits, Selected), len(logits), session.tokens_ahead(Selection(2)), session.notes
+        await session.close()
+        return found
+
+    assert asyncio.run(scenario()) == (False, N_VOCAB, 1, ["gpu_selection_unusable:logits_read"])
