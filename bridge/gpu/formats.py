@@ -36,6 +36,7 @@ class Format:
             "FORMAT": f"formats/{self.type.name.lower()}.wgsl",
             "GROUP": self.group,
             "QUADS": self.group // 4,
+            "SPAN_GROUPS": 32 // self.group,
             "GROUP_OF_32": self.group == 32,
             "SIGNED": self.signed,
             "OFFSETS": self.offsets,

@@ -110,6 +110,39 @@ class LaneShape:
 
 
 @dataclass(frozen=True)
+class BroadcastShape:
+    """kernels/wgsl/matmul_broadcast.wgsl: the tile of one invocation, and how many ``lanes`` of a subgroup share what they
+    load: 4 or 8, and no more than every subgroup has."""
+
+    file: ClassVar[str] = "matmul_broadcast.wgsl"
+    takes_norm: ClassVar[bool] = True
+    workgroup_nbytes: ClassVar[int] = 0
+    workgroup: int
+    lanes: int
+    rows: int
+    tokens: int
+
+    @property
+    def from_rows(self) -> int:
+        return -(-self.tokens // 2)
+
+    @property
+    def rows_per_workgroup(self) -> int:
+        return self.workgroup * self.rows
+
+    @property
+    def values(self) -> dict[str, int | bool | str]:
+        return {"WORKGROUP": self.workgroup, "LANES": self.lanes, "ROWS": self.rows, "TOKENS": self.tokens,
+                "LOADS": 8 // self.lanes}
+
+    def takes(self, format: Format) -> bool:
+        return True
+
+    def fitted(self, n_rows: int, n_groups: int, least_rows: int) -> BroadcastShape:
+        return self
+
+
+@dataclass(frozen=True)
 class TileShape:
     """kernels/wgsl/matmul_tiled.wgsl: a workgroup's tile of ``rows`` · ``columns`` per invocation, ``tokens`` rows of x.
 
@@ -203,7 +236,8 @@ HARDWARE = Tuning(
 def tuning_for(info: AdapterInfo, *, exact: bool = True) -> Tuning:
     """The tuning of a class of adapters; what is not ``exact`` may multiply in halves where the adapter has them."""
     if info.is_software:
-        return SOFTWARE
+        lanes = info.subgroup_min_size if SUBGROUPS in info.features else 0
+        return with_broadcasts(SOFTWARE, 8 if lanes >= 8 else 4) if lanes >= 4 else SOFTWARE
     tuning = with_subgroups(HARDWARE) if SUBGROUPS in info.features else HARDWARE
     return tuning if exact or F16 not in info.features else with_products(tuning, "f16")
 
@@ -214,8 +248,16 @@ def with_subgroups(tuning: Tuning, subgroups: bool = True) -> Tuning:
                                         for shape in tuning.matmul))
 
 
+def with_broadcasts(tuning: Tuning, lanes: int) -> Tuning:
+    """Products that load x by broadcasts among 4 or 8 ``lanes``, where every subgroup has so many."""
+    # The more a load costs next to a multiplication, the more rows should share it: more so with narrow vectors.
+    return replace(tuning, matmul=tuple(BroadcastShape(32, lanes, rows=32 // lanes, tokens=tokens) for tokens in (1, 8)))
+
+
 def without_features(tuning: Tuning) -> Tuning:
     """The same with kernels that every adapter can run."""
+    if any(isinstance(shape, BroadcastShape) for shape in tuning.matmul):
+        return replace(tuning, matmul=SOFTWARE.matmul)
     return with_products(with_subgroups(tuning, False), "f32")
 
 

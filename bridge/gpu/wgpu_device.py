@@ -6,9 +6,10 @@ Its calls block; they are asynchronous only in form. Errors are raised by wgpu a
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,6 +41,8 @@ _FEATURES = {F16: F16, "subgroup": SUBGROUPS}
 
 _CLOCK = "timestamp-query"
 """A feature for measuring, which kernels know nothing of."""
+
+_LANE_BITS = 32
 
 _WANTED_LIMITS = ("max-buffer-size", "max-storage-buffer-binding-size")
 
@@ -141,8 +144,7 @@ class WgpuDevice:
         self.info = AdapterInfo(**{key: info.get(key, "") for key in ("vendor", "architecture", "device", "description")})
         software = info.get("adapter_type") == "CPU" or is_software_adapter(self.info)
         features = [ours for name, ours in _FEATURES.items() if name in device.features]
-        # wgpu 0.32 misspells the sizes of subgroups.
-        least = info.get("subgroup_min_size", info.get("stackgroup_min_size", 0)) if SUBGROUPS in features else 0
+        least = _subgroup_min_size(info) if SUBGROUPS in features else 0
         self.info = replace(self.info, is_software=software, features=(*features, PACKED_DOT), subgroup_min_size=least)
 
     @property
@@ -391,6 +393,14 @@ def _reason(error: Exception) -> str:
     """The innermost cause of an error of wgpu: the last line of its text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
+
+
+def _subgroup_min_size(info: Mapping[str, Any]) -> int:
+    """llvmpipe's subgroups are as wide as its vectors, whose bits are in its name; wgpu says 4 to 128 of every such adapter."""
+    vectors = re.fullmatch(r"llvmpipe \(LLVM [^,]+, (\d+) bits\)", info.get("device", ""))
+    if vectors:
+        return int(vectors[1]) // _LANE_BITS
+    return info.get("subgroup_min_size", info.get("stackgroup_min_size", 0))  # which wgpu 0.32 misspells
 
 
 def _first_line(error: Exception) -> str:

@@ -6,11 +6,13 @@ import pytest
 import wgpu
 
 from bridge.errors import DeviceError, InputError
-from bridge.gpu.device import F16, SUBGROUPS, Limits
-from bridge.gpu.wgpu_device import request_device
+from bridge.gpu.device import F16, SUBGROUPS, AdapterInfo, Limits
+from bridge.gpu.tuning import SOFTWARE, BroadcastShape, tuning_for
+from bridge.gpu.wgpu_device import _subgroup_min_size, request_device
 from bridge.runtime import LoadOptions, load_model
 from tests.golden import MODELS, golden
 from tests.gpu import test_goldens
+from tests.gpu.conftest import ROW_KERNELS
 
 CORE = {name.replace("_", "-"): value for name, value in Limits().__dict__.items()}
 
@@ -39,6 +41,7 @@ def only_adapter(monkeypatch):
     return use
 
 
+@pytest.mark.parametrize("tuning", [SOFTWARE, ROW_KERNELS], ids=["software", "hardware"])
 @pytest.mark.parametrize("name", ["gemma3-f16", "quant-llama-Q4_K_M", "qwen3moe-q8_0", "mamba2-q8_0"])
 def test_core_webgpu_suffices(name, tuning, only_adapter, monkeypatch):
     """8 storage buffers, 16 KiB for a workgroup of 256, bindings of 128 MiB, neither halves nor subgroups."""
@@ -119,3 +122,21 @@ def test_limits_that_are_told_but_not_granted_are_done_without(only_adapter):
     assert device.limits == Limits()
     assert device.notes == ("webgpu_limits_refused:using_defaults",)
     device.destroy()
+
+
+@pytest.mark.parametrize("info, lanes", [
+    ({"device": "llvmpipe (LLVM 15.0.6, 256 bits)", "stackgroup_min_size": 4}, 8),
+    ({"device": "llvmpipe (LLVM 19.1.0, 128 bits)", "stackgroup_min_size": 4}, 4),
+    ({"device": "SwiftShader Device (Subzero)", "subgroup_min_size": 4}, 4),
+    ({"device": "Some GPU"}, 0),
+])
+def test_how_many_invocations_a_subgroup_has_at_least(info, lanes):
+    assert _subgroup_min_size(info) == lanes
+
+
+@pytest.mark.parametrize("features, least, lanes", [((SUBGROUPS,), 8, 8), ((SUBGROUPS,), 16, 8), ((SUBGROUPS,), 4, 4),
+                                                    ((SUBGROUPS,), 1, None), ((), 8, None)])
+def test_software_adapters_broadcast_among_as_many_as_there_are(features, least, lanes):
+    info = AdapterInfo(is_software=True, features=features, subgroup_min_size=least)
+    found = {getattr(shape, "lanes", None) for shape in tuning_for(info).matmul if isinstance(shape, BroadcastShape)}
+    assert found == ({lanes} if lanes else set())

@@ -11,7 +11,9 @@ from bridge.errors import DeviceError
 from bridge.gpu import autotune, kept_texts, wgsl
 from bridge.gpu.autotune import DEADLINE_S, Autotune
 from bridge.gpu.device import F16, PACKED_DOT, SUBGROUPS, AdapterInfo, Dispatch
-from bridge.gpu.tuning import HARDWARE, TileShape, tuning_for, with_subgroups, without_features
+from bridge.gpu.tuning import (
+    HARDWARE, SOFTWARE, TileShape, tuning_for, with_broadcasts, with_subgroups, without_features,
+)
 from bridge.kernels import kernel_text
 from tests.gpu.harness import assert_close, open_session, reference_of
 from tests.gpu.test_session import tiny_model
@@ -211,14 +213,13 @@ def test_a_session_computes_the_same_with_whatever_is_found(device, tmp_path, mo
     assert again == device.counters.submits - submits + 1  # only the self-test of what was found, once more
 
 
-def test_features_that_do_not_work_are_done_without(device, monkeypatch):
+@pytest.mark.parametrize("tuning, right", [
+    (with_subgroups(replace(HARDWARE, matmul=HARDWARE.matmul[:2])), "subgroupShuffleXor(sum"),
+    (with_broadcasts(SOFTWARE, 4), "subgroupBroadcast(quads"),
+], ids=["shuffles", "broadcasts"])
+def test_features_that_do_not_work_are_done_without(device, monkeypatch, tuning, right):
     if SUBGROUPS not in device.info.features:
         pytest.skip("this adapter has no subgroups")
-
-    def sabotaged(path):
-        return kernel_text(path).replace("subgroupShuffleXor(sum", "1.5 * subgroupShuffleXor(sum")
-
-    monkeypatch.setattr(wgsl, "kernel_text", sabotaged)
-    tuning = with_subgroups(replace(HARDWARE, matmul=HARDWARE.matmul[:2]))
+    monkeypatch.setattr(wgsl, "kernel_text", lambda path: kernel_text(path).replace(right, f"1.5 * {right}"))
     assert without_features(tuning) != tuning
     assert _check(device, tuning) == ["gpu_features_unusable:core_kernels_used"]

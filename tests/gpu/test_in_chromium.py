@@ -17,7 +17,7 @@ from bridge.plan import lower
 from bridge.runtime.cancel import CancelToken
 from bridge.sampling import Sampler, SamplingOptions
 from tests.gpu import test_block_formats, test_fused, test_operations, test_selection, test_tiles
-from tests.gpu.conftest import ROW_KERNELS
+from tests.gpu.conftest import BROADCASTS, ROW_KERNELS
 from tests.gpu.harness import assert_close, reference_of, run
 from tests.gpu.test_session import N_VOCAB, tiny_model
 from tools.page_gpu import PageSource, open_page_device
@@ -129,7 +129,7 @@ def test_the_best_tokens_are_found_and_drawn(page_device):
 
 
 @pytest.mark.parametrize("type_name, tuning", [
-    *(pytest.param(name, SOFTWARE, id=name) for name in FORMATS),
+    *(pytest.param(name, BROADCASTS, id=name) for name in FORMATS),
     *(pytest.param(name, ROW_KERNELS, id=f"{name}-hardware") for name in ("F16", "Q8_0", "Q4_K", "Q6_K")),
 ])
 def test_every_format(page_device, type_name, tuning):
@@ -159,7 +159,7 @@ def test_lanes_of_several_subgroups(page_device):
 
 
 @pytest.mark.parametrize("name, tuning", [("normed heads", ROW_KERNELS), ("two formats with biases", ROW_KERNELS),
-                                          ("whole tensors", SOFTWARE)])
+                                          ("whole tensors", BROADCASTS)])
 def test_fused_layers(page_device, name, tuning):
     test_fused.test_a_fused_layer_equals_the_reference(page_device, tuning, name)
 
@@ -167,8 +167,8 @@ def test_fused_layers(page_device, name, tuning):
 def test_operations_with_hard_cases(page_device):
     """The compilers of llvmpipe and SwiftShader differ; so may what they make of loops, barriers, exp and tanh."""
     test_operations.test_positions_of_a_single_token_are_shared_out(page_device, HARDWARE, "sinks", {})
-    test_operations.test_attention_heads(page_device, SOFTWARE, 4, 2, 10, 6)
-    asyncio.run(test_operations.caches_after_comparing(page_device, SOFTWARE, "q8_0/q4_0", saved=False))
+    test_operations.test_attention_heads(page_device, BROADCASTS, 4, 2, 10, 6)
+    asyncio.run(test_operations.caches_after_comparing(page_device, BROADCASTS, "q8_0/q4_0", saved=False))
     test_operations.test_mixture_of_experts(page_device, HARDWARE, "Q8_0", False)
     test_operations.test_rope(page_device, head_dim=10, n_rot=6, style="neox")
     test_operations.test_matmul_of_any_even_width(page_device, ROW_KERNELS, "F16", 34)

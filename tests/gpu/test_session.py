@@ -195,7 +195,7 @@ def test_bad_batches_are_refused_and_the_next_one_works(device, counters, model,
 
 
 async def load_and_close(device, graph, tensors, source, cancel):
-    session = await GpuSession.create(device, lower(graph, SOFTWARE.rules), n_ctx=64, n_ubatch=8)
+    session = await GpuSession.create(device, lower(graph, SOFTWARE.rules), n_ctx=64, n_ubatch=8, tuning=SOFTWARE)
     try:
         await session.load_weights(source, tensors.infos, lambda loaded, total: None, cancel)
     finally:
