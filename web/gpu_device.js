@@ -332,8 +332,8 @@ export class GpuDevice {
 
   #createBuffer(size, usage, label) {
     const what = `buffer ${label} of ${size} bytes`;
-    const before = this.#counters.buffer_bytes;
-    const handle = this.#create(what, () => this.#device.createBuffer({ label, size, usage }), `, with ${before} bytes in buffers before it`);
+    const state = `, with ${this.#counters.buffer_bytes} bytes in buffers before it`;
+    const handle = this.#create(what, () => this.#device.createBuffer({ label, size, usage }), state);
     this.#counters.buffers += 1;
     this.#counters.buffer_bytes += size;
     return handle;
