@@ -7,7 +7,7 @@
 
 import { openAdapter } from './gpu_device/adapter.js';
 import { Completion } from './gpu_device/completion.js';
-import { GpuDeviceError } from './gpu_device/error.js';
+import { GpuDeviceError, GpuInterruption } from './gpu_device/error.js';
 import { keep, recall } from './gpu_device/kept_texts.js';
 import { ProgressMeter } from './gpu_device/progress_meter.js';
 import { SegmentWriter } from './gpu_device/segment_writer.js';
@@ -59,6 +59,7 @@ export class GpuDevice {
   #lost = null;
   #failure = null;
   #underWay = Promise.resolve();
+  #isInterrupted = false;
   #upload = null;
   #counters = { // those of bridge/gpu/device.py
     buffers: 0, buffer_bytes: 0, created: 0, submits: 0, dispatches: 0, maps: 0, bytes_read: 0, waits: 0, peak_bytes_in_flight: 0,
@@ -183,6 +184,7 @@ export class GpuDevice {
    */
   async run(programHandle, params, nRows, cuts) {
     this.#throwIfLost();
+    this.#isInterrupted = false;
     const { dispatches, params: buffer, readback } = this.#objects.get(programHandle);
     this.#queue.writeBuffer(buffer, 0, params);
     try {
@@ -190,6 +192,7 @@ export class GpuDevice {
       for (const end of cuts ? JSON.parse(cuts) : []) {
         this.#submit(dispatches.slice(first, end));
         await this.#pace();
+        if (this.#isInterrupted) throw new GpuInterruption();
         first = end;
       }
       this.#submit(first ? dispatches.slice(first) : dispatches, readback, nRows);
@@ -197,6 +200,11 @@ export class GpuDevice {
     } catch (error) {
       throw await this.#explained(error);
     }
+  }
+
+  /** The batch under way, if it is one of several pieces, ends with those submitted; its run throws a GpuInterruption. */
+  interrupt() {
+    this.#isInterrupted = true;
   }
 
   /**

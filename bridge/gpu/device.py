@@ -164,6 +164,9 @@ class Device(Protocol):
         None, and nothing is run, where the device has no clock that tells.
         """
 
+    def interrupt(self) -> None:
+        """End a ``run`` under way after the pieces submitted, if there are more: it raises Cancelled. Otherwise nothing."""
+
     async def run_chain(self, program: Any, params: Sequence[bytes], n_rows: int, link: Link, n_keys: int = 0) -> memoryview:
         """Like ``run`` for each of ``params`` in turn, but that each run's linked word takes its place in the parameters of
         the next, and that there is one map for all: the rows of every run, one run after the other.

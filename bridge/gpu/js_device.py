@@ -13,7 +13,7 @@ from typing import Any
 
 from pyodide.ffi import JsException, create_proxy, to_js
 
-from bridge.errors import DeviceError, SourceError
+from bridge.errors import Cancelled, DeviceError, SourceError
 from bridge.gpu.device import AdapterInfo, Counters, Dispatch, Limits, Link, Segment, is_software_adapter
 from bridge.gpu.pacing import Pacer, Work
 from bridge.gpu.upload import Pump, ranges_of
@@ -99,11 +99,13 @@ class JsDevice:
             self._work.pop(handle, None)
 
     async def run(self, program: int, params: bytes, n_rows: int = 0, n_keys: int = 0) -> memoryview | None:
-        *ends, _ = self.pacer.begin(self._work[program], n_keys)
-        cuts = [json.dumps(ends)] if ends else []
-        found = await self._wait(self._call("run", program, self._bytes(params), n_rows, *cuts))
-        self.pacer.end(all_done=n_rows > 0)
+        with self.pacer.batch(self._work[program], n_keys, waits_for_all=n_rows > 0) as (*ends, _):
+            cuts = [json.dumps(ends)] if ends else []
+            found = await self._wait(self._call("run", program, self._bytes(params), n_rows, *cuts))
         return self._rows(program, found, n_rows) if n_rows else None
+
+    def interrupt(self) -> None:
+        self._call("interrupt")
 
     async def run_chain(self, program: int, params: Sequence[bytes], n_rows: int, link: Link, n_keys: int = 0) -> memoryview:
         size = max(map(len, params))
@@ -182,6 +184,8 @@ class JsDevice:
         try:
             return await promise
         except JsException as error:
+            if error.name == "GpuInterruption":
+                raise Cancelled("the batch was interrupted") from None
             if error.name == "GpuDeviceError":
                 raise _device_error(error) from None
             raise

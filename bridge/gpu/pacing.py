@@ -8,7 +8,8 @@ asked, so a pacer begins as if it were slow and follows what it sees. Work is co
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 TARGET_S = 0.06
 """Of one submit; not every kind of work is equally well estimated, and 0.1 s should not be exceeded."""
@@ -56,6 +57,16 @@ class Pacer:
     def seconds(self, work: float) -> float:
         """How long the device is expected to take."""
         return work / self.rate
+
+    @contextmanager
+    def batch(self, work: Work, n_keys: int, *, waits_for_all: bool) -> Iterator[tuple[int, ...]]:
+        """Around a batch: ``begin``, and ``end`` unless it failed, when nothing is known of what was done."""
+        try:
+            yield self.begin(work, n_keys)
+        except BaseException:
+            self._under_way = 0.0
+            raise
+        self.end(waits_for_all)
 
     def begin(self, work: Work, n_keys: int = 0) -> tuple[int, ...]:
         """The dispatch that each piece ends before, for a context of ``n_keys`` positions."""

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridge.errors import DeviceError, InputError, UnsupportedError
+from bridge.errors import Cancelled, DeviceError, InputError, UnsupportedError
 from bridge.gpu.autotune import Autotune
 from bridge.gpu.calls import Call, Operand, quads
 from bridge.gpu.costs import Costs
@@ -76,7 +76,7 @@ class GpuSession:
         self._may_measure = asyncio.Event()
         self._selects = True
         self._layout: BatchLayout | None = None
-        self._closed = False
+        self._closed = self._is_interrupted = False
 
     @classmethod
     async def create(cls, device: Device, plan: Plan, *, n_ctx: int, n_ubatch: int, kv_type: str = "f16",
@@ -170,12 +170,18 @@ class GpuSession:
                    texts: Sequence[int] = (), selection: Selection | None = None) -> memoryview | None:
         n = len(tokens)
         self._check_batch(tokens, len(outputs), start, start + n)
-        size, rows = self._part_size(result, n, outputs, start + n), None
+        size, rows, self._is_interrupted = self._part_size(result, n, outputs, start + n), None, False
         for begin in range(0, n, size):
+            if self._is_interrupted:
+                raise Cancelled("the batch was interrupted")
             part = tokens[begin:begin + size]
             wanted = [i - begin for i in outputs if begin <= i < begin + size]
             rows = await self._run_part(result, part, start + begin, wanted, texts, selection if wanted else None)
         return rows
+
+    def interrupt(self) -> None:
+        self._is_interrupted = True
+        self._device.interrupt()
 
     def _check_batch(self, tokens: Sequence[int], m: int, start: int, end: int) -> None:
         self._require_open()
@@ -205,9 +211,11 @@ class GpuSession:
         self.reach.begin(start)
         copies = self.states.begin(start)
         params = self._layout.pack(tokens, start, outputs, texts, copies, packed)
-        rows = await self._device.run(program, params, n_rows, end)
+        try:
+            rows = await self._device.run(program, params, n_rows, end)
+        finally:
+            self.reach.end(end)  # a batch that was not run to its end has written there, too
         self.states.end(copies[1], end)
-        self.reach.end(end)
         return rows
 
     def _part_size(self, result: str, n: int, outputs: Sequence[int], n_keys: int) -> int:

@@ -5,6 +5,7 @@ Its calls block; they are asynchronous only in form. Errors are raised by wgpu a
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import tempfile
@@ -19,7 +20,7 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import wgpu  # noqa: E402
 
-from bridge.errors import DeviceError  # noqa: E402
+from bridge.errors import Cancelled, DeviceError  # noqa: E402
 from bridge.gpu import kept_texts  # noqa: E402
 from bridge.gpu.device import (  # noqa: E402
     F16,
@@ -132,7 +133,7 @@ class WgpuDevice:
         self._pipelines: dict[str, Any] = {}
         self._stopwatch = _Stopwatch.of(device)
         self._lost: str | None = None
-        self._is_destroyed = False
+        self._is_destroyed = self._is_interrupted = False
         self._fence, self._next_fence = (
             device.create_buffer(size=4, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST) for _ in range(2))
         self._fence_is_set = False
@@ -210,22 +211,25 @@ class WgpuDevice:
                 buffer.destroy()
 
     async def run(self, program: Any, params: bytes, n_rows: int = 0, n_keys: int = 0) -> memoryview | None:
-        with self._using():
-            *ends, last = self.pacer.begin(program.work, n_keys)
+        self._is_interrupted = False
+        with self._using(), self.pacer.batch(program.work, n_keys, waits_for_all=n_rows > 0) as (*ends, last):
             self._device.queue.write_buffer(program.params, 0, params)
             first = 0
             for end in ends:
                 self._submit_and_pace(self._encoded(program, first, end))
+                await asyncio.sleep(0)
+                if self._is_interrupted:
+                    raise Cancelled("the batch was interrupted")
                 first = end
             rest = self._encoded(program, first, last, n_rows)
             if n_rows:
                 self._submit(rest)
-                rows = self._read(program.readback, n_rows * program.readback.row_nbytes)
-            else:
-                self._submit_and_pace(rest)
-                rows = None
-            self.pacer.end(all_done=n_rows > 0)
-            return rows
+                return self._read(program.readback, n_rows * program.readback.row_nbytes)
+            self._submit_and_pace(rest)
+            return None
+
+    def interrupt(self) -> None:
+        self._is_interrupted = True
 
     async def pass_seconds(self, program: Any, params: bytes) -> float | None:
         if self._stopwatch is None:

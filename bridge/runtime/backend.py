@@ -42,6 +42,10 @@ class Session(Protocol):
         """
         ...
 
+    def interrupt(self) -> None:
+        """The batch under way may end early: its call then raises Cancelled, and its positions count as unwritten."""
+        ...
+
     def tokens_ahead(self, selection: Selection) -> int:
         """How many tokens ``decode_ahead`` takes with such selections; 1 where it is not offered."""
         ...

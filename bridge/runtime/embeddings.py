@@ -54,7 +54,8 @@ async def embed_texts(model: Model, texts: Sequence[Sequence[int]], cancel: Canc
             return [await _embed_alone(model, tokens, found, cancel) for tokens in texts]
         for group in _groups(texts, min(BATCH_TOKENS, model.n_ubatch), model.max_outputs):
             cancel.check()
-            vectors += await _embed_together(model, group, found)
+            with model.interruptible(cancel):
+                vectors += await _embed_together(model, group, found)
         return vectors
     finally:
         model.forget()
@@ -73,7 +74,8 @@ async def embed_tokens(model: Model, tokens: Sequence[int], cancel: CancelToken 
         for begin in range(0, len(tokens), step):
             cancel.check()
             batch = tokens[begin:begin + step]
-            vectors += _rows(await model.run_embedding(batch, range(len(batch))), found.width)
+            with model.interruptible(cancel):
+                vectors += _rows(await model.run_embedding(batch, range(len(batch))), found.width)
         return vectors
     finally:
         model.forget()
@@ -138,7 +140,8 @@ async def _embed_alone(model: Model, tokens: Sequence[int], found: Embeddings, c
         is_last = begin + len(batch) == len(tokens)
         is_wanted = {"mean": True, "cls": begin == 0}.get(found.pooled_row, is_last)
         row = 0 if found.pooled_row == "cls" else len(batch) - 1
-        values = await model.run_embedding(batch, [row] if is_wanted else [])
+        with model.interruptible(cancel):
+            values = await model.run_embedding(batch, [row] if is_wanted else [])
         if is_wanted:
             share = len(batch) / len(tokens) if found.pooled_row == "mean" else 1.0
             total = array("d", (sum_ + share * value for sum_, value in zip(total, _rows(values, found.width)[0])))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bridge.errors import Cancelled
 from bridge.runtime.cancel import CancelToken
 from bridge.runtime.decode_ahead import Decoder
 from bridge.runtime.logprobs import TokenScore, score_tokens
@@ -74,9 +75,9 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
                    cancel: CancelToken, on_prefill: Prefilled | None = None) -> AsyncIterator[Piece]:
     """Yield pieces; ``model.last_usage`` is complete once the iteration ends, however it ends.
 
-    Cancellation is looked at between micro-batches and between tokens and ends the iteration normally; several tokens may
-    come without a wait between them (bridge.runtime.decode_ahead). Text held back
-    at the end (an unfinished character) comes as a last piece with the last token.
+    Cancellation ends the iteration normally, between micro-batches and between tokens or, on slow devices, within them;
+    several tokens may come without a wait between them (bridge.runtime.decode_ahead). Text held back at the end (an
+    unfinished character) comes as a last piece with the last token.
     """
     started = time.perf_counter()
     usage = model.last_usage = Usage(prompt_tokens=len(prompt))
@@ -112,7 +113,11 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
                 model.note(NOTE_CONTEXT_LIMIT)
                 break
             if usage.completion_tokens < options.n_predict:
-                logits = await decoder.decode(token, options.n_predict - usage.completion_tokens)
+                try:
+                    with model.interruptible(cancel):
+                        logits = await decoder.decode(token, options.n_predict - usage.completion_tokens)
+                except Cancelled:
+                    continue
         rest, stopped = stops.push(stream.flush())
         if stopped:
             usage.finish_reason = "stop"

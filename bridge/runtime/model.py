@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from bridge.errors import ContextOverflow, DeviceError, InputError, UnsupportedError
+from bridge.errors import Cancelled, ContextOverflow, DeviceError, InputError, UnsupportedError
 from bridge.runtime.backend import Session
 from bridge.runtime.cancel import CancelToken
 from bridge.runtime.embeddings import Embeddings
@@ -120,7 +121,8 @@ class Model:
             batch = tokens[begin:begin + step]
             last = begin + len(batch) == len(tokens)
             wanted = range(len(batch)) if outputs == "all" else [len(batch) - 1] if last else []
-            logits = await self._run(batch, wanted)
+            with self.interruptible(cancel):
+                logits = await self._run(batch, wanted)
             if wanted:
                 rows.append(np.array(logits, np.float32, copy=True).reshape(len(wanted), self.n_vocab))
         return np.concatenate(rows)
@@ -145,11 +147,24 @@ class Model:
             end = min(self.n_past + self.n_ubatch, keep_at if self.n_past < keep_at else len(prompt))
             batch = prompt[self.n_past:end]
             last = self.n_past + len(batch) == len(prompt)
-            logits = await self._run(batch, [len(batch) - 1], selection) if last else await self._run(batch, [])
+            try:
+                with self.interruptible(cancel):
+                    logits = await self._run(batch, [len(batch) - 1], selection) if last else await self._run(batch, [])
+            except Cancelled:
+                return None
             self._n_reusable = self.n_past
             if on_prefill:
                 on_prefill(self.n_past, len(prompt))
         return logits
+
+    @contextmanager
+    def interruptible(self, cancel: CancelToken) -> Iterator[None]:
+        """Calls within may raise Cancelled before their batch is done, when ``cancel`` is cancelled meanwhile."""
+        forget = cancel.on_cancel(self._session.interrupt)
+        try:
+            yield
+        finally:
+            forget()
 
     async def decode(self, token: int, selection: Selection | None = None) -> Any:
         """Append one generated token and return the logits after it, or the selected ones."""
@@ -217,6 +232,11 @@ class Model:
         try:
             self._require_open()
             return await evaluation
+        except Cancelled:  # in the middle of a batch, all before it is there
+            kept = self._session.reach.resume_position(self._session.states.resume_position(self.n_past))
+            del self._tokens[kept:]
+            self._n_reusable = min(self._n_reusable, kept)
+            raise
         except BaseException:
             evaluation.close()
             self.forget()  # whatever the cache holds now, no prefix of it can be trusted

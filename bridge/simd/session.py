@@ -111,6 +111,9 @@ class SimdSession:
     async def evaluate(self, tokens: Sequence[int], start: int, outputs: Sequence[int], selection: Any = None) -> Any:
         return await self._run(LOGITS, tokens, start, outputs)  # in a page they select themselves: bridge.simd.js_host.Rows
 
+    def interrupt(self) -> None:
+        """Batches are run to their end."""
+
     def tokens_ahead(self, selection: Any) -> int:
         return 1
 

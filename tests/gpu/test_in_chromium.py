@@ -19,6 +19,7 @@ from bridge.sampling import Sampler, SamplingOptions
 from tests.gpu import test_block_formats, test_fused, test_operations, test_selection, test_tiles
 from tests.gpu.conftest import BROADCASTS, ROW_KERNELS
 from tests.gpu.harness import assert_close, reference_of, run
+from tests.gpu.test_pacing import Stubborn
 from tests.gpu.test_session import N_VOCAB, tiny_model
 from tools.page_gpu import PageSource, open_page_device
 
@@ -237,6 +238,41 @@ class UnreadableSource:
 
     def stream(self, offset, length):
         raise AssertionError("the download began")
+
+
+INTERRUPT_AT_THE_THIRD_SUBMIT = """() => {
+  const submit = GPUQueue.prototype.submit;
+  let count = 0;
+  GPUQueue.prototype.submit = function (commands) {
+    submit.call(this, commands);
+    if (++count < 3) return;
+    GPUQueue.prototype.submit = submit;
+    window.call("interrupt", []);
+  };
+}"""
+
+
+def test_a_batch_in_pieces_computes_the_same_and_can_be_left(page_device, monkeypatch):
+    graph, tensors = tiny_model()
+    reference = reference_of(graph, tensors)
+    monkeypatch.setattr(page_device, "pacer", Stubborn(3e4))
+
+    async def compare():
+        session = await open_session(page_device, graph, tensors)
+        before = page_device.counters.submits
+        page = page_device._js._page
+        page.wait(page._page.evaluate(INTERRUPT_AT_THE_THIRD_SUBMIT))
+        with pytest.raises(Cancelled):
+            await session.evaluate([1, 2, 3, 4, 5, 6, 7, 8], 0, [7])
+        assert page_device.counters.submits - before == 3
+        for tokens, start, outputs in (([1, 2, 3, 4, 5, 6], 0, []), ([7, 8], 6, [1])):
+            got = await session.evaluate(tokens, start, outputs)
+            expected = await reference.evaluate(tokens, start, outputs)
+        assert_close(np.array(got), np.array(expected).reshape(-1), 2e-5)
+        assert page_device.counters.submits - before > 20
+        await session.close()
+
+    asyncio.run(compare())
 
 
 def test_a_device_that_is_lost_fails_what_is_pending_and_all_later_calls_with_a_reason():

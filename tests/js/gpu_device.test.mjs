@@ -325,3 +325,22 @@ test('a text is kept from one device to the next, where the page has a cache', a
     delete globalThis.caches;
   }
 });
+
+test('a batch that nobody wants any more ends with the pieces under way, and the next one is whole', async () => {
+  const { device, fake } = await opened();
+  const program = await programOf(device, 6);
+  fake.queue.held = true;
+  const run = device.run(program, PARAMS, 1, '[1,2,3,4,5]');
+  const interrupted = assert.rejects(run, ({ name }) => name === 'GpuInterruption');
+  await turn(1);
+  device.interrupt();
+  fake.queue.finish(1);
+  await interrupted;
+  assert.equal(fake.queue.submits.length, 2);
+  fake.queue.finish(2);
+  fake.queue.held = false;
+  assert.ok(await device.run(program, PARAMS, 1, '[3]'));
+  assert.equal(fake.queue.submits.length, 4);
+  device.interrupt(); // between batches it changes nothing
+  assert.ok(await device.run(program, PARAMS, 1, '[3]'));
+});

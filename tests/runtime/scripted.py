@@ -26,6 +26,9 @@ class ScriptedSession:
         self.cache = CacheLayout([KvLayer(1, 0, 0)], n_ctx, n_ubatch, "f32", "f32")
         self.reach = CacheReach(self.cache.margin)
 
+    def interrupt(self):
+        pass
+
     def tokens_ahead(self, selection):
         return 1
 

@@ -25,6 +25,9 @@ class ScriptedSession:
         self.states = StateCopies(False)
         self.calls, self.fail = [], None
 
+    def interrupt(self):
+        pass
+
     async def embed(self, tokens, start, outputs, texts=()):
         assert len(tokens) <= self.n_ubatch and len(outputs) <= self.max_outputs and start + len(tokens) <= self.n_ctx
         self.calls.append((list(tokens), start, list(outputs), list(texts)))

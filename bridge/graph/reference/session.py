@@ -55,6 +55,9 @@ class ReferenceSession:
         values = self.trace(tokens, start, outputs)
         return values[self.graph.results[LOGITS]].reshape(-1) if outputs else None
 
+    def interrupt(self) -> None:
+        """Batches are run to their end."""
+
     def tokens_ahead(self, selection: Any) -> int:
         return 1
 
