@@ -217,7 +217,7 @@ RULES = (heads, gated_products, activated_products, add_residual, add_after_norm
 SOFTWARE = Tuning(
     rules=RULES,  # a norm inside its products costs a tenth of the time of a token, more than a dispatch
     matmul=(LaneShape(workgroup=32, lanes=1, rows=4, tokens=1), LaneShape(workgroup=32, lanes=1, rows=4, tokens=8)),
-    elementwise_workgroup=32, norm_workgroup=16, attention_workgroup=8, attention_rows=4, attention_keys_each=2,
+    elementwise_workgroup=32, norm_workgroup=16, attention_workgroup=8, attention_rows=8, attention_keys_each=4,
     attention_splits=((257, 4),),
 )
 HARDWARE = Tuning(
