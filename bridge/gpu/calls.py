@@ -169,4 +169,4 @@ class CallBuilder:
     def _loader(self, matrix: Matrix) -> dict[str, int | bool | str]:
         """What its format's snippet is templated with."""
         is_wide = self.tuning.wide_loads and matrix.format.is_wide(matrix.row_nbytes)
-        return {**matrix.format.values, "WIDE": is_wide}
+        return {**matrix.format.values, "WIDE": is_wide, "SHIFTS": self.tuning.shifts}

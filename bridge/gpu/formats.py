@@ -42,6 +42,7 @@ class Format:
             "OFFSETS": self.offsets,
             "QUANTISED": self.type.block_size > 1,
             "WIDE": False,
+            "SHIFTS": False,
         }
 
     def is_wide(self, row_nbytes: int) -> bool:

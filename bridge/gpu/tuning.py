@@ -190,7 +190,8 @@ class TileShape:
 class Tuning:
     """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens (and experts), then those for
     more, of which a batch gets the last that is worth it; ``norm_apart``: rows from which a norm that is part of its
-    products has a dispatch of its own; ``wide_loads``: whether weights are read 16 bytes at a time where they are aligned.
+    products has a dispatch of its own; ``wide_loads``: whether weights are read 16 bytes at a time where they are aligned,
+    ``shifts``: whether bytes are brought down before they become floats (kernels/wgsl/formats/bytes.wgsl).
 
     ``attention_rows``: most rows of queries in a workgroup, ``attention_keys_each``: keys of an invocation at a time,
     ``attention_splits``: from how many positions on those of a single token are shared out, and into how many shares.
@@ -205,6 +206,7 @@ class Tuning:
     attention_keys_each: int
     attention_splits: tuple[tuple[int, int], ...]
     wide_loads: bool = False
+    shifts: bool = False
     norm_apart: int = 32  # where a dispatch costs about what the norm adds to its products
 
     def splits_of(self, n_positions: int) -> int:
@@ -227,6 +229,7 @@ HARDWARE = Tuning(
             TileShape(workgroup=128, rows=4, columns=4, tokens=32, from_rows=9),
             TileShape(workgroup=256, rows=4, columns=4, tokens=64, from_rows=40)),
     wide_loads=True,
+    shifts=True,
     norm_apart=9,  # tiles take x as it is
     elementwise_workgroup=64, norm_workgroup=64, attention_workgroup=64, attention_rows=16, attention_keys_each=1,
     attention_splits=((257, 8), (2049, 32)),

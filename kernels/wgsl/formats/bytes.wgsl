@@ -15,21 +15,31 @@ struct Group {
   //@ end
 }
 
+// What a quad's components are multiplied by is scaled by QUAD_SCALES, and what OFFSET_MASK marks has `offset_of` added.
+// Where it does not pay to leave that to x, `plain` makes the elements of a quad, and `plain_offset` belongs to them.
+//@ if SHIFTS
+// Hardware converts any byte of a word to a float in one instruction. Signed bytes are made unsigned by adding 128, which
+// the offset takes off again.
+const QUAD_SCALES = vec4<f32>(1.0);
+const OFFSET_MASK = vec4<f32>(1.0);
+
+fn to_floats(word: u32) -> vec4<f32> {
+  //@ if SIGNED
+  let bytes = vec4<u32>(word ^ 0x80808080u);
+  //@ else
+  let bytes = vec4<u32>(word);
+  //@ end
+  return vec4<f32>((bytes >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));
+}
+//@ else
 // Bytes become floats where they stand in the word, without a shift (software adapters shift slowly): component k of a
-// quad is 256^k times the element, and what it is multiplied by is scaled by QUAD_SCALES. The highest byte brings its
-// sign along; the others are unsigned, so that in signed formats 128 is added to them and taken off again as an offset.
-// Where it does not pay to leave that to the offset, `plain` makes the elements of a quad, and `plain_offset` belongs to them.
+// quad is 256^k times the element. The highest byte brings its sign along; the others are unsigned, so that in signed
+// formats 128 is added to them and taken off again as an offset.
 const QUAD_SCALES = vec4<f32>(1.0, 0x1p-8, 0x1p-16, 0x1p-24);
 //@ if SIGNED
 const OFFSET_MASK = vec4<f32>(1.0, 1.0, 1.0, 0.0);
-fn offset_of(g: Group) -> f32 { return -128.0 * g.scale; }
-fn plain_offset(g: Group) -> f32 { return 0.0; }
-fn plain(quad: vec4<f32>) -> vec4<f32> { return quad * QUAD_SCALES - 128.0 * OFFSET_MASK; }
 //@ else
 const OFFSET_MASK = vec4<f32>(1.0);
-fn offset_of(g: Group) -> f32 { return g.offset; }
-fn plain_offset(g: Group) -> f32 { return g.offset; }
-fn plain(quad: vec4<f32>) -> vec4<f32> { return quad * QUAD_SCALES; }
 //@ end
 
 fn to_floats(word: u32) -> vec4<f32> {
@@ -40,6 +50,17 @@ fn to_floats(word: u32) -> vec4<f32> {
   //@ end
   return vec4<f32>(bitcast<vec4<i32>>(bytes & vec4<u32>(0xffu, 0xff00u, 0xff0000u, 0xff000000u)));
 }
+//@ end
+
+//@ if SIGNED
+fn offset_of(g: Group) -> f32 { return -128.0 * g.scale; }
+fn plain_offset(g: Group) -> f32 { return 0.0; }
+fn plain(quad: vec4<f32>) -> vec4<f32> { return quad * QUAD_SCALES - 128.0 * OFFSET_MASK; }
+//@ else
+fn offset_of(g: Group) -> f32 { return g.offset; }
+fn plain_offset(g: Group) -> f32 { return g.offset; }
+fn plain(quad: vec4<f32>) -> vec4<f32> { return quad * QUAD_SCALES; }
+//@ end
 
 fn quad0(g: Group) -> vec4<f32> { return to_floats(g.low.x); }
 fn quad1(g: Group) -> vec4<f32> { return to_floats(g.low.y); }
