@@ -35,6 +35,8 @@ PASSED, WRONG, NO_ADAPTER, INCOMPLETE, ONLY_SOFTWARE = range(5)
 HARDWARE_FOUND, NOTHING_FOUND, SOFTWARE_FOUND = 0, 1, 3  # status of probe
 BUDGET = 330
 OUT_OF_TIME = "the budget is spent"
+LOADING = 30.0
+"""Seconds for a model to be loaded, its kernels compiled, before its bench begins."""
 GRACE = 15.0
 """Seconds that a process gets beyond its share, to write down what it has."""
 CORRECTNESS_SHARE = 0.45
@@ -147,6 +149,7 @@ class Check:
                                                      self._options.only)
         self.results["correctness"] = found
         self._problems += [f"test {test['test']}: {test['message']}" for test in found["failed"]] + found["crashed"]
+        self._missing += found["stopped"]
         if found["not_run"]:
             self._missing.append(f"{found['not_run']} tests")
         print(f"correctness: {found['passed']} passed, {len(found['failed'])} failed, {found['not_run']} not run "
@@ -160,7 +163,7 @@ class Check:
         seconds = max(1, int(min(SECONDS_A_MODEL, self.left - GRACE)))
         command = [sys.executable, "-m", "bridge", "bench", model, "--backend", "webgpu", *arguments,
                    "--seconds", str(seconds)]
-        found = self._part(f"bench {model}", command, seconds + GRACE)
+        found = self._part(f"bench {model}", command, seconds + LOADING)
         if "json" in found:
             print(_summary(model, found["json"]), flush=True)
             if not all(found["json"][f"{batch}_kernels"]["complete"] for batch in ("decode", "prompt")):

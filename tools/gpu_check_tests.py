@@ -24,6 +24,7 @@ NOT_HERE = ("test_in_chromium", "test_fusion_bench", "test_kernel_bench", "test_
 """They need a browser or Node, or no device."""
 NEEDS_A_DOWNLOAD = "real_model"
 MESSAGE_LENGTH = 600
+STOPPED = None
 ENDED_BY_ITSELF = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED,
                    pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -65,21 +66,22 @@ def run_in_processes(n: int, seconds: float, most_seconds: float, folder: Path, 
         command = [sys.executable, "-m", "tools.gpu_check_tests", str(file), str(i), str(n), str(seconds), words]
         with file.with_suffix(".log").open("wb") as log:
             processes.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
-    found: dict[str, Any] = {"passed": 0, "failed": [], "not_run": 0, "crashed": []}
+    found: dict[str, Any] = {"passed": 0, "failed": [], "not_run": 0, "crashed": [], "stopped": []}
     for file, process in zip(files, processes, strict=True):
         try:
-            process.wait(max(0.1, most_seconds - (time.monotonic() - begin)))
+            status = process.wait(max(0.1, most_seconds - (time.monotonic() - begin)))
         except subprocess.TimeoutExpired:
+            status = STOPPED
             process.kill()
             process.wait()
-        _add(found, file, process.returncode, file.with_suffix(".log").read_text(errors="replace"))
-    if not (found["passed"] or found["failed"] or found["not_run"] or found["crashed"]):
+        _add(found, file, status, file.with_suffix(".log").read_text(errors="replace"))
+    if not any(found.values()):
         found["crashed"].append(f"no test has one of the words {words!r} in its name")
     return {**found, "seconds": round(time.monotonic() - begin, 1)}
 
 
-def _add(found: dict[str, Any], file: Path, status: int, log: str) -> None:
-    """One process's lines; one that ended by itself ran all its tests, unless its time was over."""
+def _add(found: dict[str, Any], file: Path, status: int | None, log: str) -> None:
+    """Add one process's lines; ``status`` is how it ended, or STOPPED."""
     text = file.read_text() if file.exists() else ""
     whole_lines = text.split("\n")[:-1]  # a killed process may have left a piece of one
     first, *lines = [json.loads(line) for line in whole_lines] or [{}]
@@ -87,10 +89,12 @@ def _add(found: dict[str, Any], file: Path, status: int, log: str) -> None:
     found["passed"] += sum(line["outcome"] == "passed" for line in lines)
     found["failed"] += failed
     found["not_run"] += first.get("tests", 0) - len({line["test"] for line in lines})
-    if status not in ENDED_BY_ITSELF or not first:
-        last = lines[-1]["test"] if lines else "the first test"
+    last = f"after {lines[-1]['test']}" if lines else "in the first test"
+    if status == STOPPED:
+        found["stopped"].append(f"a process of tests hung or was slow {last}")
+    elif status not in ENDED_BY_ITSELF or not first:
         words = " ".join(log.split())[-300:]
-        found["crashed"].append(f"a process of tests ended with status {status} after {last}: {words}")
+        found["crashed"].append(f"a process of tests ended with status {status} {last}: {words}")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -54,13 +54,15 @@ def lines(tmp_path, *written):
 
 
 def test_a_process_that_died_leaves_what_it_wrote(tmp_path):
-    found = {"passed": 0, "failed": [], "not_run": 0, "crashed": []}
+    found = {"passed": 0, "failed": [], "not_run": 0, "crashed": [], "stopped": []}
     file = lines(tmp_path, {"tests": 5}, {"test": "a", "outcome": "passed"},
                  {"test": "b", "outcome": "failed", "message": "m"})
     gpu_check_tests._add(found, file, -11, "Fatal: device")
     assert (found["passed"], found["not_run"]) == (1, 3)
     assert [test["test"] for test in found["failed"]] == ["b"]
     assert found["crashed"] == ["a process of tests ended with status -11 after b: Fatal: device"]
+    gpu_check_tests._add(found, file, gpu_check_tests.STOPPED, "")
+    assert found["stopped"] == ["a process of tests hung or was slow after b"] and len(found["crashed"]) == 1
 
 
 def test_a_part_that_fails_or_hangs_leaves_the_others_and_the_file(check):
