@@ -8,13 +8,11 @@
 import { openAdapter } from './gpu_device/adapter.js';
 import { Completion } from './gpu_device/completion.js';
 import { GpuDeviceError, GpuInterruption } from './gpu_device/error.js';
+import { pumpFile } from './gpu_device/file_pump.js';
 import { keep, recall } from './gpu_device/kept_texts.js';
-import { ProgressMeter } from './gpu_device/progress_meter.js';
-import { SegmentWriter } from './gpu_device/segment_writer.js';
 
 export { GpuDeviceError };
 
-const SYNC_BYTES = 16 << 20; // written to the device before the upload waits for it
 const BINDING_TYPES = { uniform: 'uniform', read: 'read-only-storage', write: 'storage' };
 const ERROR_FILTERS = ['validation', 'out-of-memory', 'internal'];
 const LIMITS = [
@@ -281,36 +279,15 @@ export class GpuDevice {
    */
   async upload(source, plan, onProgress) {
     this.#throwIfLost();
-    const { ranges, segments } = JSON.parse(plan);
-    const abort = (this.#upload = new AbortController());
-    const host = [];
-    const meter = new ProgressMeter(onProgress);
-    let pending = 0;
-    const write = ([, , handle, , at], offset, bytes) => {
-      if (handle) this.#queue.writeBuffer(this.#objects.get(handle), at + offset, bytes);
-      else host.at(-1).set(bytes, offset);
-    };
-    const begin = ([, length, handle]) => {
-      if (!handle) host.push(new Uint8Array(Math.ceil(length / 4) * 4));
-    };
-    for (const [start, end, count] of ranges) {
-      const writer = new SegmentWriter(start, segments.splice(0, count), begin, write);
-      for await (const chunk of source.stream(start, end - start, { signal: abort.signal })) {
-        abort.signal.throwIfAborted();
-        if (pending && pending + chunk.byteLength > SYNC_BYTES) {
-          await this.drain();
-          abort.signal.throwIfAborted();
-          pending = 0;
-        }
-        pending += chunk.byteLength;
+    this.#upload = new AbortController();
+    const device = {
+      write: (handle, offset, bytes) => this.#queue.writeBuffer(this.#objects.get(handle), offset, bytes),
+      drain: () => this.drain(),
+      count: (pending) => {
         this.#counters.peak_bytes_in_flight = Math.max(this.#counters.peak_bytes_in_flight, pending);
-        writer.feed(chunk);
-        meter.report(writer.position);
-      }
-      writer.finish();
-    }
-    await this.drain();
-    return host;
+      },
+    };
+    return pumpFile(source, JSON.parse(plan), device, onProgress, this.#upload.signal);
   }
 
   /** Waits until the device has done everything it was given. */

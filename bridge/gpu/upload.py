@@ -1,6 +1,6 @@
 """The one pass over a model file that fills buffers: which ranges to read, and cutting a stream into its segments.
 
-In a page web/gpu_device.js makes the same pass for sources that live there, so that chunks never enter Python; it is
+In a page web/gpu_device/file_pump.js makes the same pass for sources that live there, so that chunks never enter Python; it is
 given the ranges found here.
 """
 
