@@ -101,6 +101,8 @@ async def describe_device() -> dict[str, Any]:
     device = await request_device()
     timer = ProgramTimer(device)
     speed = await measure_device(device, timer)
+    timer.close()
+    device.destroy()
     return {"info": asdict(device.info), "limits": asdict(device.limits), **speed.figures()}
 
 

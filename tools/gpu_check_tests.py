@@ -20,7 +20,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = ("test_block_formats", "test_operations", "test_fused", "test_session", "test_goldens")
 """Of tests/gpu, the most telling."""
-NOT_HERE = ("test_in_chromium", "test_fusion_bench", "test_kernel_bench", "test_upload", "test_weights", "test_wgsl")
+NOT_HERE = ("test_in_chromium", "test_fusion_bench", "test_kernel_bench", "test_upload", "test_weights",
+            "test_wgsl", "test_costs")
 """They need a browser or Node, or no device."""
 NEEDS_A_DOWNLOAD = "real_model"
 MESSAGE_LENGTH = 600

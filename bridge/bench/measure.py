@@ -78,8 +78,10 @@ def _affordable(wanted: int, rates: list[float | None], deadline: Deadline, n_ub
 
 async def _on_device(model: Any, device: Any, options: BenchOptions, figures: Mapping[str, Any], deadline: Deadline,
                      report: Report) -> dict[str, Any]:
-    affordable = int(min(COUNTED_TOKENS, deadline.left / 8 * (figures["decode_tokens_per_second"] or 0)))
-    found: dict[str, Any] = {"per_token": await count_tokens(model, device, max(1, affordable))}
+    n_counted = COUNTED_TOKENS
+    if options.seconds is not None:
+        n_counted = int(min(n_counted, max(1, deadline.left / 8 * (figures["decode_tokens_per_second"] or 0))))
+    found: dict[str, Any] = {"per_token": await count_tokens(model, device, n_counted)}
     found["products"] = [{"file": shape.file, **asdict(shape)} for shape in model.session.tuning.matmul]
     report("per token: " + ", ".join(f"{value:g} {name}" for name, value in found["per_token"].items()))
     timer = ProgramTimer(device, time.process_time if options.cpu else None)
@@ -88,8 +90,8 @@ async def _on_device(model: Any, device: Any, options: BenchOptions, figures: Ma
         found["device"] = speed.figures()
         report("device: copies {copy_gb_per_second} GB/s, computes {peak_f32_gflops} GFLOP/s, "
                "a dispatch takes {dispatch_microseconds} us".format(**found["device"]))
-        position = max(figures["prompt_tokens"] - model.n_ubatch, 0)
-        batches = {"decode": (1, figures["prompt_tokens"]), "prompt": (model.n_ubatch, position)}
+        after_prompt = min(figures["prompt_tokens"], model.n_ctx - 1)
+        batches = {"decode": (1, after_prompt), "prompt": (model.n_ubatch, max(after_prompt - model.n_ubatch, 0))}
         for name, (n_tokens, start) in batches.items():
             report(f"kernels of {name}, {n_tokens} tokens at position {start}")
             kernels = await time_kernels(model.session, timer, n_tokens, start, deadline,

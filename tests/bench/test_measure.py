@@ -116,6 +116,13 @@ def test_after_the_deadline_nothing_is_begun(device):
     assert not found["decode_kernels"]["complete"] and "microseconds" not in found["decode_kernels"]["kernels"][0]
 
 
+def test_a_prompt_that_fills_the_context(device):
+    options = BenchOptions(prompts=(64,), n_predict=1, repeat=1)
+    found = with_model(device, lambda model: measure(model, 1.0, options, device))
+    assert found["decode_tokens_per_second"] is None and found["reached"]["decode_of_copy"] is None
+    assert found["decode_kernels"]["position"] == 63 and found["decode_kernels"]["complete"]
+
+
 def test_the_command_prints_json_and_shows_lines_unless_told_not_to(capsys):
     argv = ["bench", "synth:tiny-Q4_0", "-n", "2", "--prompt-tokens", "8,4", "--repeat", "1", "--backend", "webgpu",
             "--ctx", "32", "--ubatch", "4"]
