@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from e2e.bridge_page import MODELS, MODES, BridgePage
+from e2e.bridge_page import MODELS, BridgePage
 from e2e.fault_server import Fault
 
 # Keeps the devices that are made, and loses the last one with its `loseAt`th submit from now, if that is set.
@@ -23,12 +22,12 @@ KEEP_DEVICES = """() => {
 }"""
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_lost_device_is_told_and_the_next_load_has_another(page, site, messages, mode):
-    bridge = BridgePage(page, mode, messages).open()
+def test_a_lost_device_is_told_and_the_next_load_has_another(page, site, messages):
+    """In a worker; the engine on the page's thread is the same, down to the messages."""
+    bridge = BridgePage(page, "worker", messages).open()
     url = site.fault("m.gguf", Fault(MODELS / "llama-tied-f32.gguf"))
     bridge.load(url, nGpuLayers=0)
-    engine = page.workers[0] if mode == "worker" else page  # where the device will live
+    engine = page.workers[0]  # where the device will live
     engine.evaluate(KEEP_DEVICES)
     assert bridge.load(url).result == 1
     expected = bridge.complete("Hello").result

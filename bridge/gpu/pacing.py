@@ -15,6 +15,8 @@ TARGET_S = 0.06
 """Of one submit; not every kind of work is equally well estimated, and 0.1 s should not be exceeded."""
 CAREFUL = 2e9
 """Units per second of a device that nothing is known of: less than what one core of a processor does on llvmpipe."""
+FASTEST = 1e14
+"""As much as the largest devices do; a clock with coarse ticks may claim more."""
 MOST_CHANGE = 8.0
 """How far one batch may move the estimate."""
 TELLING = 0.1
@@ -103,4 +105,4 @@ class Pacer:
         if expected < TELLING * TARGET_S * (1.0 if seconds < TARGET_S else TELLING):
             return
         seen = work / max(seconds - self._latency, expected / MOST_CHANGE)
-        self.rate = max(seen, self.rate / MOST_CHANGE)
+        self.rate = min(max(seen, self.rate / MOST_CHANGE), FASTEST)

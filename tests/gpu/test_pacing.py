@@ -107,6 +107,19 @@ def test_slow_completion_is_not_taken_for_slow_work():
     assert len(last) <= 2 * work.total(0) / gpu.speed / TARGET_S + 1
 
 
+def test_a_clock_with_ticks_of_100_ms_does_not_run_away():
+    """Firefox with resistFingerprinting: most tokens seem to take no time."""
+    gpu = Gpu(1e11)
+    gpu.pacer = Pacer(0.0, lambda: int(gpu.now * 10) / 10)
+    for _ in range(200):
+        gpu.run(model(1e5))  # 11 ms
+    gpu.pieces.clear()
+    for _ in range(20):
+        gpu.run(model(1e7))  # 1.1 s
+    assert len([piece for piece in gpu.pieces if piece > 0.2]) <= 5
+    assert max(gpu.pieces) < 1.2
+
+
 @pytest.mark.parametrize("pause", [0.0, 60.0])
 def test_prompts_in_batches_without_rows_are_measured_too_and_pauses_are_not(pause):
     gpu, work = Gpu(1e11), model(1e7)
