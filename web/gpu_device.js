@@ -207,12 +207,12 @@ export class GpuDevice {
 
   /**
    * Several batches, of which each but the first has one of its parameters from the rows of the one before: the word at
-   * byte `from` goes to byte `to`. A submit for each, but one map for all; returns the rows of all.
+   * byte `from` goes to byte `to`. A submit for each, at once, but one map for all, which gives the rows of all.
    *
    * @param {Uint8Array} params  blocks of `blockBytes` bytes
-   * @returns {Promise<Uint8Array>}
+   * @returns {Promise<Uint8Array>}  it may be waited for later
    */
-  async runChain(programHandle, params, blockBytes, nRows, from, to) {
+  runChain(programHandle, params, blockBytes, nRows, from, to) {
     this.#throwIfLost();
     const { dispatches, params: buffer, readback } = this.#objects.get(programHandle);
     const n = params.byteLength / blockBytes;
@@ -221,11 +221,11 @@ export class GpuDevice {
       const linked = (encoder) => i && encoder.copyBufferToBuffer(readback.source, from, buffer, to, 4);
       this.#submit(dispatches, readback, nRows, i * nRows, linked);
     }
-    try {
-      return await this.#read(readback, n * nRows);
-    } catch (error) {
+    const rows = this.#read(readback, n * nRows).catch(async (error) => {
       throw await this.#explained(error);
-    }
+    });
+    rows.catch(() => {}); // told to whoever waits for it
+    return rows;
   }
 
   /** A copy of `size` bytes of a buffer; offset and size are multiples of 4. @returns {Promise<Uint8Array>} */

@@ -167,18 +167,16 @@ class Device(Protocol):
     def interrupt(self) -> None:
         """End a ``run`` under way after the pieces submitted, if there are more: it raises Cancelled. Otherwise nothing."""
 
-    async def run_chain(self, program: Any, params: Sequence[bytes], n_rows: int, link: Link, n_keys: int = 0) -> memoryview:
-        """Like ``run`` for each of ``params`` in turn, but that each run's linked word takes its place in the parameters of
-        the next, and that there is one map for all: the rows of every run, one run after the other.
+    def begin_chain(self, program: Any, params: Sequence[bytes], n_rows: int, link: Link) -> Any:
+        """Submit what ``run`` would for each of ``params`` in turn, but that each run's linked word takes its place in the
+        parameters of the next; all of it is short work, which is not cut.
 
-        The readback must have room for the rows of all runs.
+        Returns what ``end_chain`` takes. The program's readback, which must have room for the rows of all runs, is in use
+        until then. Raises DeviceError.
         """
 
-    async def recall(self, key: str) -> str | None:
-        """The text that was kept under a key, letters and digits, on this machine, or None."""
-
-    async def keep(self, key: str, text: str) -> None:
-        """Keep a short text from one run to the next, where that is possible."""
+    async def end_chain(self, chain: Any) -> memoryview:
+        """The rows of every run of a chain, one run after the other, with one map; must be awaited once for each."""
 
     async def check(self) -> None:
         """Raise DeviceError for what went wrong in creating things since the last check (validation, out of memory)."""

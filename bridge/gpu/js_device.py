@@ -107,14 +107,15 @@ class JsDevice:
     def interrupt(self) -> None:
         self._call("interrupt")
 
-    async def run_chain(self, program: int, params: Sequence[bytes], n_rows: int, link: Link, n_keys: int = 0) -> memoryview:
+    def begin_chain(self, program: int, params: Sequence[bytes], n_rows: int, link: Link) -> Any:
         size = max(map(len, params))
         blocks = self._bytes(b"".join(block.ljust(size, b"\0") for block in params))
-        for i in range(len(params)):
-            self.pacer.begin(self._work[program], n_keys + i)
-        found = await self._wait(self._call("runChain", program, blocks, size, n_rows, link.source, link.target))
-        self.pacer.end(all_done=True)
-        return self._rows(program, found, n_rows * len(params))
+        promise = self._call("runChain", program, blocks, size, n_rows, link.source, link.target)
+        return program, promise, n_rows * len(params)
+
+    async def end_chain(self, chain: Any) -> memoryview:
+        program, promise, n_rows = chain
+        return self._rows(program, await self._wait(promise), n_rows)
 
     def _rows(self, program: int, found: Any, n_rows: int) -> memoryview:
         memory, row_nbytes = self._results[self._readback_of[program]]

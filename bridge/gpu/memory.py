@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bridge.gpu.calls import Operand, quads
-from bridge.gpu.selection import BUFFER_WORDS, MAX_NBYTES, READBACK_WORDS, SELECTION
+from bridge.gpu.selection import BUFFER_WORDS, MAX_NBYTES, READBACK_WORDS
 from bridge.gpu.weights import Placement
 from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import LOGITS, TOKENS
@@ -67,6 +67,6 @@ def memory_of(plan: Plan, placement: Placement, cache: CacheLayout, *, n_ubatch:
     params, selection = BatchLayout(plan).nbytes(n_ubatch, max_outputs), {}
     if LOGITS in plan.results:
         selection = {Operand("selection", name): FLOAT_BYTES * n_words for name, n_words in BUFFER_WORDS.items()}
-        readbacks[SELECTION] = FLOAT_BYTES * READBACK_WORDS
+        readbacks |= {name: FLOAT_BYTES * n_words for name, n_words in READBACK_WORDS.items()}
         params += MAX_NBYTES
     return Memory(weights, caches, slots, selection, params, readbacks)

@@ -9,9 +9,12 @@ import math
 import struct
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
+from bridge.errors import DeviceError
 from bridge.gpu.calls import Call, CallBuilder, Choice, Operand, pack, quads
-from bridge.gpu.device import Link
+from bridge.gpu.device import Device, Link
 from bridge.graph.graph import LOGITS, OUTPUTS
 from bridge.plan.batch import HEADER_WORDS
 from bridge.plan.plan import Plan, Step
@@ -26,9 +29,10 @@ MAX_NBYTES = 4 * (12 + 3 * MAX_SELECTED)
 N_BLOCKS = 1024
 RECORD_WORDS = 2 * MAX_SELECTED + MAX_AHEAD + 1
 BUFFER_WORDS = {"best": N_BLOCKS, "record": RECORD_WORDS + MAX_AHEAD}  # behind the record: the tokens drawn so far
-READBACK_WORDS = MAX_AHEAD * RECORD_WORDS
 SELECTION = "selection"
-"""The name of the readback of records."""
+CHAINS = ("chain 0", "chain 1")
+READBACK_WORDS = {SELECTION: RECORD_WORDS, **dict.fromkeys(CHAINS, MAX_AHEAD * RECORD_WORDS)}
+"""By the names of the readbacks of records: of one batch, and of chains, of which one may be read while another is computed."""
 _NONE = 0xFFFFFFFF
 _HEADER = struct.Struct("<5I7f")
 _OFF = -3.0e38  # a logarithm below all that occur; WGSL knows no infinity
@@ -124,3 +128,22 @@ class Chain:
             found.append(selected)
             drawn.append(record[self._drawn_at])
         return found
+
+
+class Flight:
+    """A chain that was submitted: see bridge.runtime.backend.Flight."""
+
+    def __init__(self, device: Device, under_way: Any, chain: Chain, n_vocab: int) -> None:
+        self._device, self._under_way, self._chain, self._n_vocab = device, under_way, chain, n_vocab
+        self._has_landed = False
+
+    async def land(self) -> list[Selected]:
+        self._has_landed = True
+        records = await self._device.end_chain(self._under_way)
+        return self._chain.read(records.cast("B").cast("I"), self._n_vocab)
+
+    async def settle(self) -> None:
+        """Wait for a chain that nobody wants any more; whatever went wrong with it is told to others."""
+        if not self._has_landed:
+            with suppress(DeviceError):
+                await self.land()

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.gpu.calls import CallBuilder, Operand, Pipeline
 from bridge.gpu.device import Device, Dispatch
-from bridge.gpu.selection import BUFFER_WORDS, READBACK_WORDS, Chain, selection_calls
+from bridge.gpu.selection import BUFFER_WORDS, CHAINS, READBACK_WORDS, Chain, selection_calls
 from bridge.gpu.tuning import Tuning
 from bridge.gpu.weights import place_weights
 from bridge.graph.cache import CacheLayout
@@ -70,10 +70,11 @@ async def _run(device: Device, tuning: Tuning, pipelines: Mapping[Pipeline, Any]
         entries = [(dims, 0, 16), (params, 0, None), *((buffers[operand], 0, None) for operand in call.operands)]
         handles.append(device.create_bind_group(choice.pipeline.bindings, entries, f"self-test {call.name}"))
         dispatches.append(Dispatch(pipelines[choice.pipeline], handles[-1], (choice.columns, 1, 1)))
-    handles.append(device.create_readback(buffers[Operand("selection", "record")], 4, 4, READBACK_WORDS))
+    handles.append(device.create_readback(buffers[Operand("selection", "record")], 4, 4, READBACK_WORDS[CHAINS[0]]))
     handles.append(device.create_program(dispatches, params, handles[-1]))
     await device.check()
-    return (await device.run_chain(handles[-1], blocks, chain.n_words, chain.link())).cast("B").cast("I")
+    under_way = device.begin_chain(handles[-1], blocks, chain.n_words, chain.link())
+    return (await device.end_chain(under_way)).cast("B").cast("I")
 
 
 def _logits(tokens: Any) -> array:

@@ -23,11 +23,13 @@ from bridge.gpu.kernels import Kernels
 from bridge.gpu.memory import FLOAT_BYTES, ROW_MULTIPLE, memory_of
 from bridge.gpu.pacing import Work
 from bridge.gpu.selection import (
+    CHAINS,
     MAX_AHEAD,
     MAX_SELECTED,
     READBACK_WORDS,
     SELECTION,
     Chain,
+    Flight,
     can_select,
     pack_selection,
     read_record,
@@ -67,7 +69,7 @@ class GpuSession:
         self.states = StateCopies(bool(plan.states))
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
-        self._programs: dict[tuple[str, int, int, bool, int], tuple[Any, Work]] = {}
+        self._programs: dict[tuple[int, int, int, str], tuple[Any, Work]] = {}
         self._reads_whole_texts = any(step.kernel in ("text_attention", "text_mean") for step in plan.steps)
         self._bind_groups: list[Any] = []
         self._params: Any = None
@@ -75,6 +77,8 @@ class GpuSession:
         self._preparation: asyncio.Task | None = None
         self._may_measure = asyncio.Event()
         self._selects = True
+        self._flights: dict[str, Flight] = {}  # by readback
+        self._n_flights = 0
         self._layout: BatchLayout | None = None
         self._closed = self._is_interrupted = False
 
@@ -150,17 +154,21 @@ class GpuSession:
             return 1
         return max(1, min(MAX_AHEAD, MAX_SELECTED - selection.k - len(selection.also)))
 
-    async def decode_ahead(self, token: int, start: int, selections: Sequence[Selection]) -> list[Selected]:
+    async def decode_ahead(self, token: int, start: int, selections: Sequence[Selection]) -> Flight:
         self._check_batch([token], 1, start, start + len(selections))
         n_splits = [self.splits_of(1, start + 1 + i) for i in range(len(selections))]
         n = next((i for i, n in enumerate(n_splits) if n != n_splits[0]), len(n_splits))  # as many as one program does
-        end, chain = start + n, Chain(selections[:n])
-        program, _ = self._program(LOGITS, 1, 1, end, selecting=True)
+        chain, readback = Chain(selections[:n]), CHAINS[self._n_flights % len(CHAINS)]
+        if readback in self._flights:
+            await self._flights.pop(readback).settle()
+        program, _ = self._program(LOGITS, 1, 1, start + n, readback)
         params = [self._layout.pack([token], start + i, [0], selection=packed) for i, packed in enumerate(chain.packed())]
         self.reach.begin(start)
-        records = await self._device.run_chain(program, params, chain.n_words, chain.link(), start + 1)
-        self.reach.end(end)
-        return chain.read(records.cast("B").cast("I"), self._n_logits)
+        under_way = self._device.begin_chain(program, params, chain.n_words, chain.link())
+        self.reach.end(start + n)
+        self._n_flights += 1
+        self._flights[readback] = Flight(self._device, under_way, chain, self._n_logits)
+        return self._flights[readback]
 
     async def embed(self, tokens: Sequence[int], start: int, outputs: Sequence[int],
                     texts: Sequence[int] = ()) -> memoryview | None:
@@ -207,7 +215,7 @@ class GpuSession:
         end, n_rows, packed = start + len(tokens), len(outputs), b""
         if selection:
             n_rows, packed = record_words(selection), pack_selection(selection)
-        program, _ = self._program(result, len(tokens), len(outputs), end, selecting=selection is not None)
+        program, _ = self._program(result, len(tokens), len(outputs), end, SELECTION if selection else None)
         self.reach.begin(start)
         copies = self.states.begin(start)
         params = self._layout.pack(tokens, start, outputs, texts, copies, packed)
@@ -261,9 +269,11 @@ class GpuSession:
         self._closed = True
         if self._preparation is not None:
             await _settled(self._preparation)
+        for flight in self._flights.values():
+            await flight.settle()
         programs = [program for program, _ in self._programs.values()]
         self._device.free([*programs, *self._bind_groups, *self._handles, *self._buffers.values()])
-        for held in (self._programs, self._bind_groups, self._handles, self._buffers):
+        for held in (self._programs, self._bind_groups, self._handles, self._buffers, self._flights):
             held.clear()
 
     def _require_open(self) -> None:
@@ -334,8 +344,8 @@ class GpuSession:
         for name, result in self._plan.results.items():
             self._create_readback(name, Operand("slot", result.slot), 4 * result.width, 16 * quads(result.width),
                                   self.max_outputs)
-        if SELECTION in memory.readbacks:
-            self._create_readback(SELECTION, Operand("selection", "record"), FLOAT_BYTES, FLOAT_BYTES, READBACK_WORDS)
+        for name in READBACK_WORDS.keys() & memory.readbacks.keys():
+            self._create_readback(name, Operand("selection", "record"), FLOAT_BYTES, FLOAT_BYTES, READBACK_WORDS[name])
 
     def _create_readback(self, name: str, operand: Operand, row_nbytes: int, row_stride: int, n_rows: int) -> None:
         self._readbacks[name] = self._device.create_readback(self._buffers[operand], row_nbytes, row_stride, n_rows)
@@ -360,15 +370,19 @@ class GpuSession:
         unused = self._unused(LOGITS, selecting=False)
         return sum(i not in unused and call.takes(1) for i, call in zip(self._kernels.step_of_call, self._kernels.calls))
 
-    def _program(self, result: str, n_tokens: int, n_outputs: int, n_keys: int, selecting: bool = False) -> tuple[Any, Work]:
-        """The program for a batch of that size whose last token sees ``n_keys`` positions, and what its dispatches cost."""
+    def _program(self, result: str, n_tokens: int, n_outputs: int, n_keys: int, selection: str | None = None) -> tuple[Any, Work]:
+        """The program for a batch of that size whose last token sees ``n_keys`` positions, and what its dispatches cost.
+
+        ``selection`` names the readback through which the best tokens come instead of their logits.
+        """
         n_tokens, n_outputs = _bucket(n_tokens, self.n_ubatch), _bucket(n_outputs, self.max_outputs)
-        key = result, n_tokens, n_outputs, selecting, self.splits_of(n_tokens, n_keys)
+        n_splits, readback = self.splits_of(n_tokens, n_keys), selection or result
+        key = n_tokens, n_outputs, n_splits, readback
         found = self._programs.get(key)
         if found is None:
-            dispatches = [dispatch for _, _, dispatch in self.dispatches(n_tokens, n_outputs, result, key[-1], selecting)]
-            readback = self._readbacks[SELECTION if selecting else result]
-            program = self._device.create_program(dispatches, self._params, readback)
+            wanted = self.dispatches(n_tokens, n_outputs, result, n_splits, selecting=selection is not None)
+            dispatches = [dispatch for _, _, dispatch in wanted]
+            program = self._device.create_program(dispatches, self._params, self._readbacks[readback])
             found = self._programs[key] = program, Work([d.cost for d in dispatches])
         return found
 

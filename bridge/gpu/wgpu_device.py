@@ -240,15 +240,19 @@ class WgpuDevice:
             self._count_read(_Stopwatch.NBYTES)
             return self._stopwatch.seconds(self._device.queue)
 
-    async def run_chain(self, program: Any, params: Sequence[bytes], n_rows: int, link: Link, n_keys: int = 0) -> memoryview:
+    def begin_chain(self, program: Any, params: Sequence[bytes], n_rows: int, link: Link) -> Any:
         with self._using():
             for i, block in enumerate(params):
-                self.pacer.begin(program.work, n_keys + i)
                 self._device.queue.write_buffer(program.params, 0, block)
                 self._submit(self._encoded(program, 0, len(program.dispatches), n_rows, i * n_rows, link if i else None))
-            rows = self._read(program.readback, len(params) * n_rows * program.readback.row_nbytes)
-            self.pacer.end(all_done=True)
-            return rows
+        return program.readback, len(params) * n_rows
+
+    async def end_chain(self, chain: Any) -> memoryview:
+        readback, n_rows = chain
+        with self._using():
+            _ = self.lost  # since it was begun; wgpu has no words of its own for that
+            self._require()
+            return self._read(readback, n_rows * readback.row_nbytes)
 
     async def recall(self, key: str) -> str | None:
         return kept_texts.recall(key)

@@ -15,6 +15,15 @@ from bridge.graph.states import StateCopies
 from bridge.sampling.selection import Selected, Selection
 
 
+class Flight(Protocol):
+    async def land(self) -> list[Selected]:
+        """What is selected after each token, with the token drawn, up to one from which nothing can be told.
+
+        To be awaited once; one that nobody wants any more may be left alone. Raises DeviceError.
+        """
+        ...
+
+
 class Session(Protocol):
     name: str
     """"webgpu", "simd" or "reference"."""
@@ -50,11 +59,12 @@ class Session(Protocol):
         """How many tokens ``decode_ahead`` takes with such selections; 1 where it is not offered."""
         ...
 
-    async def decode_ahead(self, token: int, start: int, selections: Sequence[Selection]) -> list[Selected]:
-        """Run ``token`` at position ``start``, then the tokens the device draws itself by the selections, each the next.
+    async def decode_ahead(self, token: int, start: int, selections: Sequence[Selection]) -> Flight:
+        """Begin to run ``token`` at position ``start``, then the tokens the device draws itself by the selections, each the
+        next, though perhaps fewer than there are selections.
 
-        Returns what is selected after each of them, with the token drawn, up to one from which nothing can be told; then
-        its position counts as unwritten, as do all that the caller makes no use of. Raises DeviceError.
+        Two flights at most may be under way. Positions that the caller makes no use of count as unwritten. Raises
+        DeviceError.
         """
         ...
 

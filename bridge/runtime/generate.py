@@ -84,7 +84,8 @@ async def generate(model: Model, prompt: Sequence[int], options: GenerateOptions
     picker = _picker(model, prompt, options)
     stream = StreamDetokenizer(model.tokenizer, special=True, continues=True)
     stops = StopStrings(options.stop)
-    decoder = Decoder(model, picker, needs_logits=options.n_probs > 0)
+    ends = frozenset() if options.ignore_eos else model.tokenizer.eog_ids
+    decoder = Decoder(model, picker, needs_logits=options.n_probs > 0, ends=ends)
     token = -1
     try:
         logits = await decoder.prefill(prompt, cancel, usage, on_prefill)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bridge.errors import Cancelled, ContextOverflow, DeviceError, InputError, UnsupportedError
-from bridge.runtime.backend import Session
+from bridge.runtime.backend import Flight, Session
 from bridge.runtime.cancel import CancelToken
 from bridge.runtime.embeddings import Embeddings
 from bridge.runtime.generate import GenerateOptions, Piece, Prefilled, Usage, generate
@@ -174,18 +174,19 @@ class Model:
         """How many tokens ``decode_ahead`` takes with such selections; 1 when it is of no use."""
         return self._session.tokens_ahead(selection)
 
-    async def decode_ahead(self, token: int, selections: Sequence[Selection]) -> list[Selected]:
-        """Append one generated token; returns what is selected after it and after those that the device goes on with.
+    async def decode_ahead(self, token: int, n_before: int, selections: Sequence[Selection]) -> Flight:
+        """Begin to evaluate a token ``n_before`` positions behind the context, and those that the device goes on with.
 
-        These are not in the context before ``advance`` says so. Nothing is appended where nothing could be selected.
+        None of them is in the context before ``advance`` says so.
         """
-        found = await self._trusted(self._session.decode_ahead(token, self.n_past, selections))
-        if found:
-            self._tokens.append(token)
-        return found
+        return await self._trusted(self._session.decode_ahead(token, self.n_past + n_before, selections))
+
+    async def land(self, flight: Flight) -> list[Selected]:
+        """What the device has selected after each of the tokens of a flight, as far as it could."""
+        return await self._trusted(flight.land())
 
     def advance(self, token: int) -> None:
-        """Append the token that ``decode_ahead`` went on with at this position."""
+        """Append a token that a flight has evaluated at this position."""
         self._tokens.append(token)
 
     def forget(self) -> None:

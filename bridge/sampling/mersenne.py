@@ -34,11 +34,11 @@ class MersenneTwister:
         """Uniform in [0, 1), from two 32-bit outputs of which the second is the more significant."""
         return self._ahead.popleft() if self._ahead else self._make_double()
 
-    def peek_doubles(self, n: int) -> list[float]:
-        """What the next ``n`` calls of ``next_double`` will give."""
-        while len(self._ahead) < n:
+    def peek_doubles(self, n: int, first: int = 0) -> list[float]:
+        """What ``n`` calls of ``next_double`` will give, but for the ``first`` ones before them."""
+        while len(self._ahead) < first + n:
             self._ahead.append(self._make_double())
-        return [self._ahead[i] for i in range(n)]
+        return [self._ahead[first + i] for i in range(n)]
 
     def _make_double(self) -> float:
         low, high = self.next_uint32(), self.next_uint32()

@@ -102,19 +102,20 @@ class Sampler:
         """Whether ``sample`` needs only some of the logits."""
         return self._k > 0 and len(self._touched) == len(self.vocabulary_stages)
 
-    def selections(self, n: int = 1) -> list[Selection]:
-        """What ``sample`` will need of the logits of each of the next ``n`` tokens, as far as that is known before the
-        first of them is drawn; none when it takes all logits.
+    def selections(self, n: int = 1, after: Sequence[int] = ()) -> list[Selection]:
+        """What ``sample`` will need of the logits of each of ``n`` tokens, as far as that is known before the first of them is
+        drawn; none when it takes all logits. They are the next ones, or those behind the tokens ``after``, if these are
+        sampled and accepted.
         """
         if not self._is_selective:
             return []
         options, biases = self.options, self.options.logit_bias
         rule = DrawRule(0.0 if options.greedy else options.temp, options.top_p, options.min_p, options.penalty,
                         options.presence_penalty, options.frequency_penalty)
-        uniforms = [0.0] * n if options.greedy else self._random.peek_doubles(n)
+        uniforms = [0.0] * n if options.greedy else self._random.peek_doubles(n, len(after))
         found = []
         for i, uniform in enumerate(uniforms):
-            counts = self._penalties.counts(i) if rule.penalises else {}
+            counts = self._penalties.counts(after, i) if rule.penalises else {}
             also = tuple(sorted({*counts, *biases}))
             found.append(Selection(self._k, also, tuple(counts.get(token, 0) for token in also),
                                    tuple(biases.get(token, 0.0) for token in also), uniform, rule))

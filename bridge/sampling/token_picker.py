@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bridge.errors import InputError
@@ -46,14 +47,14 @@ class TokenPicker:
             raise GrammarRejection
         return token
 
-    def selections(self, n: int = 1) -> list[Selection]:
+    def selections(self, n: int = 1, after: Sequence[int] = ()) -> list[Selection]:
         """What ``pick`` will need of the logits of up to ``n`` tokens (see Sampler.selections); none when it takes all.
 
         What a budget will say to a token is known when it comes to that, so there is one token at a time.
         """
         if self._active_constraint is not None or (self._budget is not None and self._budget.forced is not None):
             return []
-        return self._sampler.selections(n if self._budget is None else 1)
+        return self._sampler.selections(n if self._budget is None else 1, after)
 
     def accept(self, token: int) -> None:
         """Go on by one token."""

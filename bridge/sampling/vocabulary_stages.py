@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 
 from bridge.errors import InputError
 from bridge.sampling.float32 import float32
@@ -61,10 +60,11 @@ class Penalties:
         """Those whose logits ``apply`` changes."""
         return set(self._last)
 
-    def counts(self, further: int = 0) -> Counter[int]:
-        """How often tokens known now will be in the window when so many ``further`` ones have been accepted."""
-        leaving = max(0, len(self._last) + further - self._last.maxlen)
-        return Counter(islice(self._last, leaving, None))
+    def counts(self, after: Sequence[int] = (), further: int = 0) -> Counter[int]:
+        """How often tokens will be in the window when those of ``after`` have been accepted and ``further`` more that are not
+        known yet."""
+        known = [*self._last, *after]
+        return Counter(known[max(0, len(known) + further - self._last.maxlen):])
 
     def accept(self, token: int) -> None:
         self._last.append(token)

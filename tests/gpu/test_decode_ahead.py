@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.errors import DeviceError
+from bridge.gpu.selection import Flight
 from bridge.runtime import GenerateOptions, LoadOptions, decode_ahead, load_model
 from bridge.runtime.cancel import CancelToken
 from bridge.sampling import SamplingOptions
@@ -83,14 +84,15 @@ def test_the_text_does_not_depend_on_how_it_is_decoded(models, name, sampling):
 
 @pytest.mark.parametrize("sampling", [GREEDY, {"temp": 0, "penalty": 1.1}, {"seed": 3}], ids=str)
 def test_waits_and_bytes_per_token(models, device, sampling):
+    """A map is a wait for what was computed; there are others where a busy machine has batches cut."""
     model = models(LLAMA)
     generated(model, sampling)
-    before = (device.counters.waits, device.counters.bytes_read, device.counters.created)
+    before = (device.counters.maps, device.counters.bytes_read, device.counters.created)
     generated(model, sampling)
-    n_waits, n_bytes, n_created = (now - then for now, then in zip(
-        (device.counters.waits, device.counters.bytes_read, device.counters.created), before))
+    n_maps, n_bytes, n_created = (now - then for now, then in zip(
+        (device.counters.maps, device.counters.bytes_read, device.counters.created), before))
     assert n_created == 0
-    assert n_waits == 1 + 3 + 4  # the prompt's token, flights of 1, 2 and 4, and four of 8
+    assert n_maps == 1 + 3 + 4  # the prompt's token, flights of 1, 2 and 4, and four of 8
     assert n_bytes <= 1024 * N_PREDICT
     if sampling == GREEDY:
         assert n_bytes <= 12 * N_PREDICT
@@ -153,12 +155,12 @@ def test_flights_end_where_attention_is_split_otherwise(models, monkeypatch):
     expected = from_all_logits(model, SAMPLED)
     n_flown = []
 
-    async def counted(token, start, selections, decode=model.session.decode_ahead):
-        found = await decode(token, start, selections)
-        n_flown.append((start, len(found)))
+    async def counted(flight, land=model.land):
+        found = await land(flight)
+        n_flown.append((model.n_past, len(found)))
         return found
 
-    monkeypatch.setattr(model.session, "decode_ahead", counted)
+    monkeypatch.setattr(model, "land", counted)
     assert generated(model, SAMPLED) == expected
     assert all(tuning.splits_of(start + 1) == tuning.splits_of(start + n) for start, n in n_flown)
     assert max(n for _, n in n_flown) == 8
@@ -203,14 +205,15 @@ def test_where_nothing_can_be_told_all_logits_are_looked_at(models, monkeypatch)
     model = models(LLAMA)
     expected = generated(model, GREEDY)
 
-    async def cut(token, start, selections, decode=model.session.decode_ahead):
-        return (await decode(token, start, selections))[:start % 3]
+    async def cut(flight, land=model.land):
+        return (await land(flight))[:model.n_past % 3]
 
-    monkeypatch.setattr(model.session, "decode_ahead", cut)
+    monkeypatch.setattr(model, "land", cut)
     assert generated(model, GREEDY) == expected
 
 
-def test_a_failure_in_flight_forgets_the_context(models, monkeypatch):
+@pytest.mark.parametrize("method", ["decode_ahead", "land"])
+def test_a_failure_in_flight_forgets_the_context(models, monkeypatch, method):
     model = models(LLAMA)
     expected = generated(model, GREEDY)
 
@@ -218,7 +221,8 @@ def test_a_failure_in_flight_forgets_the_context(models, monkeypatch):
         raise DeviceError("the device was lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(model.session, "decode_ahead", failing)
+        owner = model.session if method == "decode_ahead" else Flight
+        patch.setattr(owner, method, failing)
         with pytest.raises(DeviceError):
             generated(model, GREEDY)
     assert model.n_past == 0
@@ -228,6 +232,6 @@ def test_a_failure_in_flight_forgets_the_context(models, monkeypatch):
 def test_slow_tokens_come_one_by_one(models, device, monkeypatch):
     monkeypatch.setattr(decode_ahead, "WAIT_SECONDS", 1e-9)
     model = models(LLAMA)
-    before = device.counters.waits
+    before = device.counters.maps
     generated(model, GREEDY)
-    assert device.counters.waits - before == N_PREDICT
+    assert device.counters.maps - before == N_PREDICT

@@ -116,7 +116,7 @@ def test_the_device_draws_what_the_host_draws(device, options):
         token, position, n_asked = 17, 0, 0
         while position < n_tokens:
             n = min(n_asked % MAX_AHEAD + 1, n_tokens - position)
-            found = await session.decode_ahead(token, position, sampler.selections(n))
+            found = await (await session.decode_ahead(token, position, sampler.selections(n))).land()
             assert len(found) == n
             for answer in found:
                 expected = on_host.sample(rows[token])
@@ -130,6 +130,32 @@ def test_the_device_draws_what_the_host_draws(device, options):
     asyncio.run(follow())
 
 
+def test_a_flight_is_computed_while_the_one_before_is_read(device):
+    """And one that nobody waits for is in nobody's way."""
+    rows = np.random.default_rng(4).normal(0, 2, (600, 600)).astype(np.float32)
+    chain = Selection(3, (5,))
+
+    async def run():
+        session = await open_session(device, *logits_model(rows))
+        first = await session.decode_ahead(7, 0, [chain] * 4)
+        waits = device.counters.waits
+        others = [await session.decode_ahead(8, 4, [chain] * 3)]
+        assert device.counters.waits == waits, "nothing waited"
+        others += [await session.decode_ahead(token, 4, [chain] * 2) for token in (9, 10, 11)]
+        row = await session.evaluate([3], 7, [0])
+        last = [answer.drawn for answer in await others[-1].land()]
+        buffers = device.counters.buffers
+        await session.decode_ahead(12, 9, [chain] * 3)
+        await session.close()
+        assert first._has_landed and device.counters.buffers < buffers
+        return np.array(row), last
+
+    row, last = asyncio.run(run())
+    np.testing.assert_array_equal(row, rows[3])
+    expected = [best_of(rows[11], 1, [])[0]]
+    assert last == [*expected, best_of(rows[expected[0]], 1, [])[0]]
+
+
 def test_a_chain_ends_where_nothing_can_be_told(device):
     rows = np.full((4, 600), -1.0, np.float32)
     rows[0, 1] = rows[1, 2] = rows[2, 3] = 5.0
@@ -137,7 +163,7 @@ def test_a_chain_ends_where_nothing_can_be_told(device):
 
     async def run():
         session = await open_session(device, *logits_model(rows))
-        found = await session.decode_ahead(0, 0, [Selection(1)] * 4)
+        found = await (await session.decode_ahead(0, 0, [Selection(1)] * 4)).land()
         await session.close()
         return [answer.drawn for answer in found]
 
@@ -150,7 +176,7 @@ def test_a_rule_that_changes_no_logit_leaves_the_drawn_tokens_among_the_best(dev
 
     async def run(rule):
         session = await open_session(device, *logits_model(rows))
-        found = await session.decode_ahead(2, 0, [Selection(1, rule=rule)] * 3)
+        found = await (await session.decode_ahead(2, 0, [Selection(1, rule=rule)] * 3)).land()
         await session.close()
         return [answer.drawn for answer in found]
 
