@@ -31,7 +31,7 @@ from bridge.gpu.calls import Call, CallBuilder, Operand, quads
 from bridge.gpu.device import F16, PACKED_DOT, SUBGROUPS, AdapterInfo, Dispatch
 from bridge.gpu.formats import FORMATS, grid_bytes
 from bridge.gpu.steps import calls_of
-from bridge.gpu.tuning import HARDWARE, SOFTWARE, Tuning, tuning_for, with_products, with_subgroups
+from bridge.gpu.tuning import HARDWARE, SOFTWARE, Tuning, tuning_for, with_products, with_staging, with_subgroups
 from bridge.gpu.weights import place_weights
 from bridge.gpu.wgsl import kernel_source
 from bridge.graph.cache import CacheLayout
@@ -206,9 +206,9 @@ class _Bench:
 
 def variants(info: AdapterInfo, n_tokens: int) -> list[tuple[str, Tuning]]:
     """What bridge.gpu.autotune chooses from, by name: lanes for a single token, tiles and types of products for more."""
-    named = {"": HARDWARE}
+    named = {"": HARDWARE, " direct": with_staging(HARDWARE, False)}
     if SUBGROUPS in info.features:
-        named[" subgroups"] = with_subgroups(HARDWARE)
+        named |= {f"{name} subgroups": with_subgroups(tuning) for name, tuning in named.items()}
     if n_tokens > 1:
         types = ["f32", *(name for name, needs in (("f16", F16), ("int8", PACKED_DOT)) if needs in info.features)]
         named = {f" {name}": with_products(HARDWARE, name) for name in types}

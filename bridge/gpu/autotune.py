@@ -18,7 +18,7 @@ from typing import Any
 import bridge
 from bridge.errors import DeviceError
 from bridge.gpu.device import F16, PACKED_DOT, SUBGROUPS, AdapterInfo, Device, Dispatch
-from bridge.gpu.tuning import LaneShape, TileShape, Tuning, with_products, with_subgroups
+from bridge.gpu.tuning import LaneShape, TileShape, Tuning, with_products, with_staging, with_subgroups
 from bridge.plan.batch import pack_head
 
 DEADLINE_S = 0.3
@@ -55,6 +55,7 @@ def questions(info: AdapterInfo, exact: bool, n_ubatch: int) -> list[Question]:
     if SUBGROUPS in info.features:
         asked.append(Question("subgroups", 1, lambda tuning: {
             "registers": with_subgroups(tuning), "workgroup memory": with_subgroups(tuning, False)}))
+    asked.append(Question("x", 1, lambda tuning: {"staged": with_staging(tuning, True), "direct": with_staging(tuning, False)}))
     asked.append(Question("lanes", 1, other_lanes))
     if n_ubatch >= PROMPT_ROWS:
         types = ["f32", *(name for name, needs in (("f16", F16), ("int8", PACKED_DOT))

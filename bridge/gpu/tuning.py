@@ -55,13 +55,16 @@ class MatmulShape(Protocol):
         """The same for a weight of so many rows of so many groups; a tile keeps ``least_rows`` rows."""
 
 
+STAGED_NBYTES = 8 << 10
+
+
 @dataclass(frozen=True)
 class LaneShape:
     """kernels/wgsl/matmul.wgsl: the tile of one invocation, how many lanes share it, and the workgroup around it.
 
     With ``subgroups`` (the feature) they add up their parts in registers as far as their subgroup goes. Weights with few
     rows are split among more lanes, up to a workgroup, and into tiles of fewer rows, until that many ``invocations`` have
-    something to do.
+    something to do. With ``staged`` x goes through workgroup memory, if STAGED_NBYTES of it suffice.
     """
 
     file: ClassVar[str] = "matmul.wgsl"
@@ -72,6 +75,7 @@ class LaneShape:
     tokens: int
     subgroups: bool = False
     invocations: int = 0
+    staged: bool = False
 
     @property
     def from_rows(self) -> int:
@@ -84,13 +88,24 @@ class LaneShape:
 
     @property
     def workgroup_nbytes(self) -> int:
-        """Sums of products, and of the squares of x."""
-        return 4 * (self.rows + 1) * self.tokens * self.workgroup if self.lanes > 1 else 0
+        """Sums of products and of the squares of x, and what is staged with squares of its own."""
+        sums = 4 * (self.rows + 1) * self.tokens * self.workgroup if self.lanes > 1 else 0
+        return sums + (self._staged_nbytes + 4 * self.tokens * self.workgroup if self._is_staged else 0)
+
+    @property
+    def _staged_nbytes(self) -> int:
+        return 16 * 8 * self.lanes * self.tokens  # eight vec4s of x for each lane
+
+    @property
+    def _is_staged(self) -> bool:
+        return self.staged and self._staged_nbytes <= STAGED_NBYTES
 
     @property
     def values(self) -> dict[str, int | bool | str]:
         return {"WORKGROUP": self.workgroup, "LANES": self.lanes, "ROWS": self.rows, "TOKENS": self.tokens,
-                "SHARED": self.lanes > 1, "SUBGROUPS": self.subgroups}
+                "SHARED": self.lanes > 1, "SUBGROUPS": self.subgroups,
+                "STAGED": self._is_staged,
+                "GROUPS_FILE": "matmul_staged_groups.wgsl" if self._is_staged else "matmul_groups.wgsl"}
 
     def takes(self, format: Format) -> bool:
         return True
@@ -224,8 +239,8 @@ SOFTWARE = Tuning(
 )
 HARDWARE = Tuning(
     rules=(*RULES, norm_into_products),
-    matmul=(LaneShape(workgroup=64, lanes=16, rows=4, tokens=1, invocations=1 << 15),
-            LaneShape(workgroup=64, lanes=16, rows=4, tokens=4, invocations=1 << 15),
+    matmul=(LaneShape(workgroup=64, lanes=16, rows=4, tokens=1, invocations=1 << 15, staged=True),
+            LaneShape(workgroup=64, lanes=16, rows=4, tokens=4, invocations=1 << 15, staged=True),
             TileShape(workgroup=128, rows=4, columns=4, tokens=32, from_rows=9),
             TileShape(workgroup=256, rows=4, columns=4, tokens=64, from_rows=40)),
     wide_loads=True,
@@ -255,6 +270,12 @@ def with_broadcasts(tuning: Tuning, lanes: int) -> Tuning:
     """Products that load x by broadcasts among 4 or 8 ``lanes``, where every subgroup has so many."""
     # The more a load costs next to a multiplication, the more rows should share it: more so with narrow vectors.
     return replace(tuning, matmul=tuple(BroadcastShape(32, lanes, rows=32 // lanes, tokens=tokens) for tokens in (1, 8)))
+
+
+def with_staging(tuning: Tuning, staged: bool) -> Tuning:
+    """Lanes read x from workgroup memory, or each for itself."""
+    return replace(tuning, matmul=tuple(replace(shape, staged=staged) if isinstance(shape, LaneShape) else shape
+                                        for shape in tuning.matmul))
 
 
 def without_features(tuning: Tuning) -> Tuning:

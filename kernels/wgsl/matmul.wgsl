@@ -34,6 +34,18 @@ const SUMS: u32 = ROWS * TOKENS;
 var<workgroup> parts: array<f32, SUMS * WORKGROUP>;
 //@ end
 
+//@ if STAGED
+const STAGED_QUADS: u32 = 8u;  // of a group, at most
+var<workgroup> staged: array<vec4<f32>, TOKENS * STAGED_QUADS * LANES>;
+var<workgroup> staged_squares: array<f32, TOKENS * WORKGROUP>;
+
+// Where quad `quad` of the group of a lane is: neighbouring quads, stored at once, and the same quad of neighbouring lanes,
+// loaded at once, are in different banks.
+fn staged_at(t: u32, quad: u32, lane: u32) -> u32 {
+  return (t * STAGED_QUADS + quad) * LANES + (lane ^ (quad % min(LANES, STAGED_QUADS)));
+}
+//@ end
+
 @compute @workgroup_size(WORKGROUP)
 //@ if SUBGROUPS
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32,
@@ -105,17 +117,34 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   //@ if NORM
   //@ for t in TOKENS
   var squares${t} = 0.0;
+  //@ if STAGED
+  var staged${t} = 0.0;
+  //@ end
   //@ end
   //@ end
 
   //@ if MIXED
   if (is_other) {
-    //@ include matmul_groups.wgsl as OTHER
+    //@ include ${GROUPS_FILE} as OTHER
   } else {
-    //@ include matmul_groups.wgsl
+    //@ include ${GROUPS_FILE}
   }
   //@ else
-  //@ include matmul_groups.wgsl
+  //@ include ${GROUPS_FILE}
+  //@ end
+  //@ if STAGED
+  //@ if NORM
+  // Each invocation has the squares of what it staged; those of all the workgroup become the tile's.
+  //@ for t in TOKENS
+  staged_squares[${t}u * WORKGROUP + local] = staged${t};
+  //@ end
+  workgroupBarrier();
+  for (var other = lane; other < WORKGROUP; other += LANES) {
+    //@ for t in TOKENS
+    squares${t} += staged_squares[${t}u * WORKGROUP + other];
+    //@ end
+  }
+  //@ end
   //@ end
 
   //@ if SHARED

@@ -83,11 +83,13 @@ def prefers(**wanted):
     return seconds
 
 
-@pytest.mark.parametrize("wanted", [{"subgroups": False, "lanes": 8}, {"subgroups": True, "workgroup": 128}])
+@pytest.mark.parametrize("wanted", [{"subgroups": False, "lanes": 8}, {"subgroups": True, "workgroup": 128},
+                                    {"staged": False, "rows": 1}])
 def test_the_fastest_lanes_are_taken(wanted):
     found = search(ScriptedDevice(prefers(**wanted)))
     assert {name: getattr(found.matmul[0], name) for name in wanted} == wanted
-    assert all(shape.subgroups == wanted["subgroups"] for shape in found.matmul if not isinstance(shape, TileShape))
+    few = found.matmul[1]  # has tiles of its own, and the rest
+    assert [getattr(few, name) for name in ("subgroups", "staged")] == [wanted.get("subgroups", True), wanted.get("staged", True)]
 
 
 @pytest.mark.parametrize("products", ["f32", "f16", "int8"])
@@ -204,7 +206,7 @@ def test_a_session_computes_the_same_with_whatever_is_found(device, tmp_path, mo
     tuning = replace(HARDWARE, matmul=HARDWARE.matmul[:2])
     assert _check(device, tuning, autotune=True) == []
     (kept,) = tmp_path.glob("*.json")
-    assert set(json.loads(kept.read_text())) == {"lanes"} | {SUBGROUPS} & set(device.info.features)
+    assert set(json.loads(kept.read_text())) == {"x", "lanes"} | {SUBGROUPS} & set(device.info.features)
     submits = device.counters.submits
     _check(device, tuning, autotune=True)
     again = device.counters.submits - submits

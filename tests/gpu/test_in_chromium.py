@@ -157,7 +157,7 @@ def test_products_in_tiles(page_device):
 
 def test_lanes_of_several_subgroups(page_device):
     assert page_device.info.subgroup_min_size == 4
-    test_operations.test_lanes_within_and_beyond_a_subgroup(page_device, 16, True)
+    test_operations.test_lanes_within_and_beyond_a_subgroup(page_device, 16, True, True)
 
 
 @pytest.mark.parametrize("name, tuning", [("normed heads", ROW_KERNELS), ("two formats with biases", ROW_KERNELS),

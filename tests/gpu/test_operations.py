@@ -298,11 +298,8 @@ def test_what_no_kernel_takes_is_refused_by_name(device):
         run(device, b.finish(late, 16), op.tensors, [([0], 0)])
 
 
-LANES = [(4, True), (16, True), (64, True), (64, False)]
-
-
-@pytest.mark.parametrize("lanes, subgroups", LANES)
-def test_lanes_within_and_beyond_a_subgroup(device, lanes, subgroups):
+@pytest.mark.parametrize("lanes, subgroups, staged", [(4, True, True), (16, True, False), (64, True, True), (32, False, True)])
+def test_lanes_within_and_beyond_a_subgroup(device, lanes, subgroups, staged):
     """Subgroups are of 8 here, or of 4; with a norm, a gate, two formats, and several tokens in a tile."""
     if subgroups and SUBGROUPS not in device.info.features:
         pytest.skip("this adapter has no subgroups")
@@ -315,7 +312,7 @@ def test_lanes_within_and_beyond_a_subgroup(device, lanes, subgroups):
     x = b.rms_norm(op.x(), "norm", 1e-5)
     a, other = b.matmul(x, "a", 38), b.matmul(x, "b", 38)
     graph = op.finish(b.concat(b.concat(a, other), b.glu(b.matmul(x, "c", 38), b.matmul(x, "d", 38), "silu")))
-    shapes = tuple(LaneShape(64, lanes, rows=4, tokens=n, subgroups=subgroups) for n in (1, 4))
+    shapes = tuple(LaneShape(64, lanes, rows=4, tokens=n, subgroups=subgroups, staged=staged) for n in (1, 4))
     for tokens in ([2], [0, 1, 2, 3, 4, 5]):
         assert_close(*run(device, graph, op.tensors, [(tokens, 0)], tuning=replace(HARDWARE, matmul=shapes)))
 
