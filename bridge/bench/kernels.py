@@ -1,11 +1,12 @@
 """Each kernel of a loaded model by itself: how long it takes for the shapes the model has.
 
-A kernel is timed over the weights of all layers in turn, so that caches hold no more of them than they do in a batch.
+A kernel is timed over the weights of all layers in turn, so that caches hold no more of them than they do in a batch, and
+on what a real batch gives it: other numbers may take another time (denormal ones ten times as long on a processor).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,12 @@ from bridge.plan.plan import Step
 
 @dataclass
 class Kernel:
-    """Calls of one pipeline with one shape; ``cost`` is that of all together, ``seconds`` the time of one."""
+    """Calls of one pipeline with one shape; ``cost`` is that of all together, ``seconds`` the time of one, ``before`` the
+    batch as far as the first of them."""
 
     label: str
     shape: str
+    before: list[Dispatch]
     dispatches: list[Dispatch]
     cost: Cost
     seconds: float | None = None
@@ -39,7 +42,8 @@ def kernels_of(session: GpuSession, n_tokens: int, position: int) -> list[Kernel
     found: dict[Any, Kernel] = {}
     costs = session.costs
     splits = session.splits_of(n_tokens, position + n_tokens)
-    for step, call, dispatch in session.dispatches(n_tokens, 1, n_splits=splits, selecting=True):
+    batch = session.dispatches(n_tokens, 1, n_splits=splits, selecting=True)
+    for i, (step, call, dispatch) in enumerate(batch):
         pipeline = call.choose(1 if call.rows == OUTPUTS else n_tokens)[0]
         cost = costs.of(step, call, 1 if call.rows == OUTPUTS else n_tokens, position)
         key = pipeline, dispatch.workgroups, cost
@@ -47,23 +51,25 @@ def kernels_of(session: GpuSession, n_tokens: int, position: int) -> list[Kernel
             found[key].dispatches.append(dispatch)
             found[key].cost += cost
         else:
-            found[key] = Kernel(pipeline.label, _shape(step, call), [dispatch], cost)
+            before = [earlier for _, _, earlier in batch[:i]]
+            found[key] = Kernel(pipeline.label, _shape(step, call), before, [dispatch], cost)
     return list(found.values())
 
 
-async def time_kernels(session: GpuSession, timer: ProgramTimer, n_tokens: int, position: int, deadline: Deadline,
-                       report: Callable[[Kernel], None] = lambda kernel: None) -> list[Kernel]:
-    """The same with their times, the most expensive first; those that the deadline did not allow have none.
+async def time_kernels(session: GpuSession, timer: ProgramTimer, tokens: Sequence[int], position: int,
+                       deadline: Deadline, report: Callable[[Kernel], None] = lambda kernel: None) -> list[Kernel]:
+    """The kernels of a batch of these tokens with their times, the most expensive first; those that the deadline did not
+    allow have none.
 
     What the session's cache and scratch hold afterwards is no context of anything.
     """
-    kernels = kernels_of(session, n_tokens, position)
+    kernels = kernels_of(session, len(tokens), position)
     kernels.sort(key=lambda kernel: -kernel.cost.nbytes - kernel.cost.flop)
-    tokens = [0] * n_tokens
-    block = session.parameters(tokens, position, [n_tokens - 1])
+    block = session.parameters(tokens, position, [len(tokens) - 1])
     for kernel in kernels:
         if deadline.is_over:
             break
+        await timer.run(kernel.before, session.params, block)
         kernel.seconds = await timer.seconds(kernel.dispatches, session.params, block)
         report(kernel)
     return kernels

@@ -11,7 +11,7 @@ from typing import Any
 from bridge.bench.device_speed import DeviceSpeed, measure_device
 from bridge.bench.kernels import Kernel, time_kernels
 from bridge.bench.program_timer import Deadline, ProgramTimer
-from bridge.bench.rates import count_tokens, measure_rates, median
+from bridge.bench.rates import count_tokens, measure_rates, median, prompt_of
 from bridge.gpu.costs import Cost
 
 COUNTED_TOKENS = 8
@@ -94,7 +94,7 @@ async def _on_device(model: Any, device: Any, options: BenchOptions, figures: Ma
         batches = {"decode": (1, after_prompt), "prompt": (model.n_ubatch, max(after_prompt - model.n_ubatch, 0))}
         for name, (n_tokens, start) in batches.items():
             report(f"kernels of {name}, {n_tokens} tokens at position {start}")
-            kernels = await time_kernels(model.session, timer, n_tokens, start, deadline,
+            kernels = await time_kernels(model.session, timer, prompt_of(model, n_tokens), start, deadline,
                                          lambda kernel: report(_line(kernel, speed)))
             found[f"{name}_kernels"] = {"tokens": n_tokens, "position": start, **_summary(kernels, speed)}
     finally:

@@ -45,5 +45,10 @@ def median(runs: list[dict], key: str) -> float | None:
 async def _generate(model: Any, n_prompt: int, n_predict: int) -> None:
     options = GenerateOptions(n_predict=n_predict, sampling=SamplingOptions(temp=0, penalty=1), ignore_eos=True)
     model.forget()
-    async for _ in model.generate([(7919 * i + 1) % model.n_vocab for i in range(n_prompt)], options):
+    async for _ in model.generate(prompt_of(model, n_prompt), options):
         pass
+
+
+def prompt_of(model: Any, n_tokens: int) -> list[int]:
+    """So many tokens, always the same."""
+    return [(7919 * i + 1) % model.n_vocab for i in range(n_tokens)]

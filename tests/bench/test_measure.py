@@ -7,7 +7,7 @@ import time
 import pytest
 
 from bridge.bench import program_timer
-from bridge.bench.kernels import kernels_of
+from bridge.bench.kernels import kernels_of, time_kernels
 from bridge.bench.measure import BenchOptions, measure
 from bridge.cli import main
 from bridge.gpu.wgpu_device import request_device
@@ -70,6 +70,34 @@ def test_kernels_are_the_dispatches_of_a_batch_with_what_they_must_move(device):
     per_row = N_LAYER * 256 * 512 + (N_LAYER - 1) * last_row_only
     flop = sum(kernel.cost.flop for kernel in prompt if kernel.label.startswith("matmul"))
     assert flop == 2 * (8 * per_row + last_row_only + 256 * 512)
+
+
+class ScriptedTimer:
+    """Counts seconds by dispatches; ``done`` is what ran, in order."""
+
+    def __init__(self):
+        self.done = []
+
+    async def run(self, dispatches, params, block):
+        self.done.append(list(dispatches))
+
+    async def seconds(self, dispatches, params, block):
+        self.done[-1] += dispatches[:1]
+        return float(len(dispatches))
+
+
+def test_each_kernel_is_timed_on_what_a_batch_gives_it(device):
+    timer = ScriptedTimer()
+
+    async def time(model):
+        kernels = await time_kernels(model.session, timer, range(8), 0, program_timer.Deadline())
+        batch = model.session.dispatches(8, 1, n_splits=model.session.splits_of(8, 8), selecting=True)
+        return kernels, [dispatch for *_, dispatch in batch]
+
+    kernels, batch = with_model(device, time)
+    assert [kernel.seconds for kernel in kernels] == [len(kernel.dispatches) for kernel in kernels]
+    assert len(timer.done) == len(kernels) > 8
+    assert all(done == batch[:len(done)] for done in timer.done)
 
 
 def test_all_figures(device):
