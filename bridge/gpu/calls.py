@@ -67,7 +67,7 @@ class Choice(NamedTuple):
 @dataclass(frozen=True)
 class Call:
     """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; ``choices`` of which one takes the rows of a single
-    token, ``repeat`` rows of the grid for each row of the batch, or ``once`` for all of them.
+    token, ``repeat`` rows of the grid for each row of the batch, or ``once`` for all of them, and ``more_tiles``.
 
     ``splits_from`` and ``splits_below``: likewise for the number of shares that positions are split into (Tuning).
     """
@@ -79,6 +79,7 @@ class Call:
     rows: str
     repeat: int = 1
     once: bool = False
+    more_tiles: int = 0
     rows_from: int = 1
     rows_below: int = ALL
     splits_from: int = 1
@@ -91,7 +92,7 @@ class Call:
         """The pipeline for a batch of that many rows, and its workgroups in x and y."""
         n_rows = 1 if self.once else n_rows * self.repeat
         choice = [choice for choice in self.choices if choice.from_rows <= n_rows][-1]
-        return choice.pipeline, choice.columns, -(-n_rows // choice.tile)
+        return choice.pipeline, choice.columns, -(-n_rows // choice.tile) + self.more_tiles
 
 
 def quads(width: int) -> int:
@@ -157,13 +158,13 @@ class CallBuilder:
         yield from self.by_columns(step, file, dims, self.slots(step), columns, **values)
 
     def matmul_pipeline(self, matrix: Matrix, shape: MatmulShape, *, EXPERTS: bool = False, HEADS: bool = False,
-                        NORM: bool = False, ACT: str | None = None, GATED: bool = False,
+                        GROUPED: bool = False, NORM: bool = False, ACT: str | None = None, GATED: bool = False,
                         other: Matrix | None = None) -> Pipeline:
         """The flags are explained in kernels/wgsl/matmul.wgsl; ``other`` is a second matrix, in another format."""
         access = "rrrrw" + "r" * NORM + "r" * len(grid_of(matrix))
         others = {f"OTHER_{name}": value for name, value in self._loader(other).items()} if other else {}
         return self.pipeline(shape.file, access, **shape.values, **self._loader(matrix), EXPERTS=EXPERTS,
-                             HEADS=HEADS, NORM=NORM, GATED=GATED, ACT=ACT or "", OUTS=shape.rows // (2 if GATED else 1),
+                             HEADS=HEADS, GROUPED=GROUPED, NORM=NORM, GATED=GATED, ACT=ACT or "", OUTS=shape.rows // (2 if GATED else 1),
                              GRID_BINDING=8 if NORM else 7, MIXED=other is not None, **others)
 
     def _loader(self, matrix: Matrix) -> dict[str, int | bool | str]:

@@ -18,6 +18,7 @@ from bridge.plan.fusion import (
     add_after_norm,
     add_residual,
     gated_products,
+    grouped_experts,
     heads,
     norm_into_products,
 )
@@ -238,7 +239,7 @@ SOFTWARE = Tuning(
     attention_splits=((257, 4),),
 )
 HARDWARE = Tuning(
-    rules=(*RULES, norm_into_products),
+    rules=(*RULES, norm_into_products, grouped_experts),
     matmul=(LaneShape(workgroup=64, lanes=16, rows=4, tokens=1, invocations=1 << 15, staged=True),
             LaneShape(workgroup=64, lanes=16, rows=4, tokens=4, invocations=1 << 15, staged=True),
             TileShape(workgroup=128, rows=4, columns=4, tokens=32, from_rows=9),

@@ -16,6 +16,9 @@ from dataclasses import replace
 from bridge.graph.graph import Graph, Node, reachable
 from bridge.plan.plan import Product, product_of
 
+GROUP_WORDS = 5
+"""For each slot (a choice of a token): itself, and three for each tile of slots, of which there are hardly more; then how many."""
+
 
 class Uses:
     """Who reads what in a graph."""
@@ -178,6 +181,13 @@ def norm_into_products(node: Node, uses: Uses) -> Node | None:
         return None
     product = replace(product, norm=norm.weights[0], eps=norm.attrs["eps"])
     return replace(node, inputs=(norm.inputs[0], *node.inputs[1:]), weights=product.weights, attrs={"product": product})
+
+
+def grouped_experts(node: Node, uses: Uses) -> Node | None:
+    """matmul_experts -> the same with room for its slots by expert."""
+    if node.op != "matmul_experts" or "group_columns" in node.attrs:
+        return None
+    return replace(node, attrs={**node.attrs, "group_columns": GROUP_WORDS * node.attrs["n_used"]})
 
 
 def _side_by_side(products: tuple[Node, ...], uses: Uses) -> bool:

@@ -41,6 +41,13 @@ def _read(node: Node) -> tuple[Node, ...]:
     return node.inputs[:1] if node.op == "attention" and len(node.inputs) == 2 else node.inputs
 
 
+def _scratch_width(node: Node) -> int:
+    """Columns of the slot that a step has besides (see Step), 0 for none."""
+    if node.op == "matmul" and product_of(node).norm:
+        return node.inputs[0].width
+    return node.attrs.get("group_columns", 0)
+
+
 class _Lowering:
     def __init__(self, last_use: dict[Node, int]) -> None:
         self.steps: list[Step] = []
@@ -56,9 +63,9 @@ class _Lowering:
             self._step("kv_write", reads[1:], None, (), {"layer": node.attrs["layer"]}, node)
             reads = reads[:1]
         output = self._allocate(node.rows, node.width)
-        scratch = None
-        if node.op == "matmul" and product_of(node).norm:
-            scratch = self._allocate(node.rows, reads[0].width)
+        scratch, width = None, _scratch_width(node)
+        if width:
+            scratch = self._allocate(node.rows, width)
             self._free.append(scratch)
         self._step(node.op, reads, output, node.weights, node.attrs, node, scratch)
         self.slot_of[node] = output

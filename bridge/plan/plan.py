@@ -44,7 +44,8 @@ class Slot:
 class Step:
     """``inputs`` and ``output`` are slots, ``input_widths`` the columns of the values in them.
 
-    ``scratch`` is one more slot, for a matmul with a norm: a backend may put the normed x there in a step of its own.
+    ``scratch`` is one more slot, for a matmul with a norm: a backend may put the normed x there in a step of its own; or
+    for experts: their tokens, sorted by expert (bridge.plan.fusion.grouped_experts).
     """
 
     kernel: str

@@ -41,7 +41,11 @@ struct Dims {
 @group(0) @binding(3) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
 //@ if EXPERTS
+//@ if GROUPED
+@group(0) @binding(5) var<storage, read> groups: array<u32>;
+//@ else
 @group(0) @binding(5) var<storage, read> route: array<f32>;
+//@ end
 //@ else
 //@ if MIXED
 //@ if OTHER_WIDE

@@ -27,7 +27,8 @@
       let tile_token = job / BLOCK_QUADS;
       let quad = job % BLOCK_QUADS;
       let i = block * BLOCK_QUADS + quad;
-      let at = min(first_token + tile_token, n_tokens - 1u) * dims.x_stride + i;
+      //@ include matmul_x_at.wgsl
+      let at = x_row + i;
       //@ if QUANTISED
       x_tile[place_of(quad, tile_token, TOKENS)] = x[at];
       //@ else

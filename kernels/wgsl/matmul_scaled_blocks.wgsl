@@ -43,7 +43,8 @@
       let tile_token = job % TOKENS;
       let block = job / TOKENS;
       let first = (first_block + block) * BLOCK_QUADS;
-      let at = min(first_token + tile_token, n_tokens - 1u) * dims.x_stride + first;
+      //@ include matmul_x_at.wgsl
+      let at = x_row + first;
       //@ for j in 8
       var x${j} = vec4<f32>(0.0);
       if ((first + ${j}u) * 4u < dims.n_in) { x${j} = x[at + ${j}u]; }

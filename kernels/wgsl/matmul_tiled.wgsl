@@ -1,4 +1,4 @@
-// y = x @ weight.T as in matmul.wgsl (without NORM and EXPERTS), for prompts on hardware.
+// y = x @ weight.T as in matmul.wgsl (without NORM and HEADS), for prompts on hardware.
 //
 // A workgroup computes TILE_ROWS weight rows by TOKENS rows of x. It brings a block of 32 columns of both to workgroup
 // memory, where each weight is decoded once for all the tokens, and multiplies them there: an invocation has ROWS weight
@@ -7,6 +7,7 @@
 //
 // With SCALED the blocks are multiplied in a narrower type (matmul_scaled_blocks.wgsl), else in floats.
 // With GATED the first half of the tile's rows are of the gate, the second half the same rows of up.
+// With EXPERTS a tile's rows of x are slots that chose the same expert, as group_experts.wgsl found them.
 
 //@ if F16
 enable f16;
@@ -62,11 +63,24 @@ fn plus_dot(sum: f32, a: vec4<f32>, b: vec4<f32>) -> f32 {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  //@ if EXPERTS
+  let n_slots = batch[dims.rows_word] * dims.n_used;
+  if (workgroup.y >= groups[n_slots]) { return; }
+  let entry = n_slots + 1u + 3u * workgroup.y;
+  let expert = groups[entry];
+  let first_token = groups[entry + 1u];
+  let n_in_tile = groups[entry + 2u];
+  // See matmul.wgsl.
+  let expert_row = expert * dims.rows_per_expert - dims.first_row;
+  let n_weight_rows = dims.n_out;
+  var n_rows = dims.rows_per_expert;
+  //@ else
   let n_tokens = batch[dims.rows_word];
   let first_token = workgroup.y * TOKENS;
   if (first_token >= n_tokens) { return; }
-  var tile = column_of(workgroup);
   var n_rows = dims.n_out;
+  //@ end
+  var tile = column_of(workgroup);
   var row_bytes = dims.row_bytes;
   var first_column = dims.first_row;
   //@ if MIXED
@@ -98,6 +112,17 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   //@ include ${BLOCKS_FILE}
   //@ end
 
+  //@ if EXPERTS
+  //@ for c in COLUMNS
+  if (token + ${c}u * TOKEN_STEP < n_in_tile) {
+    let slot = groups[first_token + token + ${c}u * TOKEN_STEP];
+    //@ for r in ROWS
+    let out${r} = first_out + row + ${r}u * ROW_STEP;
+    if (out${r} < n_rows && expert_row + out${r} < n_weight_rows) { store(slot, expert, out${r}, sum${r}_${c}); }
+    //@ end
+  }
+  //@ end
+  //@ else
   //@ for r in OUTS
   if (first_out + row + ${r}u * ROW_STEP < n_rows) {
     let column = first_column + first_out + row + ${r}u * ROW_STEP;
@@ -109,5 +134,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     //@ end
     //@ end
   }
+  //@ end
   //@ end
 }

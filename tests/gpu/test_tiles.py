@@ -5,9 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bridge.gpu.calls import CallBuilder
 from bridge.gpu.device import F16, PACKED_DOT, AdapterInfo
 from bridge.gpu.formats import FORMATS
+from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import HARDWARE, SOFTWARE, TileShape, tuning_for, with_products
+from bridge.gpu.weights import place_weights
+from bridge.graph.cache import CacheLayout
+from bridge.plan import lower
 from tests.gpu.harness import OneOperation, run
 from tests.gpu.test_block_formats import n_in_of
 
@@ -70,6 +75,57 @@ def test_other_sizes_of_tiles(device, products, sizes):
     got, expected = run(device, graph, tensors, [(list(range(N_TOKENS)), 0)], tuning=in_tiles(products, **sizes),
                         n_ubatch=N_TOKENS, max_outputs=N_TOKENS)
     assert np.abs(got - expected).max() <= TOLERANCE[products] * np.abs(expected).max()
+
+
+def experts_of(type_name):
+    """Two products by experts with biases, as wide as the format needs; one expert is chosen by nobody, one by most."""
+    n_in, n_expert, n_used = n_in_of(type_name) // 4 * 4, 7, 3
+    op = OneOperation(np.random.default_rng(12).standard_normal((N_TOKENS, n_in)).astype(np.float32))
+    router = np.random.default_rng(13).standard_normal((n_expert, n_in)) * 0.3
+    op.tensors.add_floats("router.weight", router)
+    op.tensors.add_floats("router.bias", np.array([0, 0, 0, -1e4, 0, 1e3, 0]))
+    for name, shape in (("up", (n_expert, n_in, n_in)), ("down", (n_expert, N_OUT, n_in))):
+        if FORMATS[type_name].type.block_size == 1:
+            op.tensors.add_normal(f"{name}.weight", *shape, type_name=type_name)
+        else:
+            op.tensors.add_blocks(f"{name}.weight", type_name, *shape)
+        op.tensors.add_floats(f"{name}.bias", np.random.default_rng(14).standard_normal(shape[:2]))
+    b, x = op.builder, op.x()
+    route = b.route(b.matmul(x, "router", n_expert), n_used, normalise=True)
+    up = b.matmul_experts(x, route, "up", n_in)
+    return op.finish(b.combine_experts(b.matmul_experts(up, route, "down", N_OUT, per_expert=True), route)), op.tensors
+
+
+@pytest.mark.parametrize("type_name, products", [("F32", "f32"), ("Q6_K", "f32"), ("Q4_0", "f16"), ("Q8_0", "int8"),
+                                                 ("IQ2_XS", "f32")])
+def test_tokens_are_brought_together_by_their_experts(device, monkeypatch, type_name, products):
+    check_experts(device, monkeypatch, type_name, products, parts=1)
+
+
+def test_experts_in_several_buffers(device, monkeypatch):
+    """Borders between buffers lie inside of experts."""
+    check_experts(device, monkeypatch, "Q8_0", "f32", parts=2)
+
+
+def check_experts(device, monkeypatch, type_name, products, parts):
+    if NEEDS[products] and NEEDS[products] not in device.info.features:
+        pytest.skip(f"this adapter has no {NEEDS[products]}")
+    graph, tensors = experts_of(type_name)
+    if parts > 1:
+        most = tensors.infos["up.weight"].nbytes * 7 // 10
+        monkeypatch.setattr(device, "limits", replace(device.limits, max_storage_buffer_binding_size=most))
+    tuning = in_tiles(products)
+    plan = lower(graph, tuning.rules)
+    builder = CallBuilder(plan, place_weights(plan, device.limits), tuning, max_workgroups=65535,
+                          cache=CacheLayout((), 64, 64, "f16", "f16"))
+    files = [call.choices[0].pipeline.file for step in plan.steps if step.kernel == "matmul_experts"
+             for call in calls_of(builder, step) if call.takes(N_TOKENS)]
+    assert files.count("group_experts.wgsl") == 2 and files.count("matmul_tiled.wgsl") == parts + 1
+    for n in (N_TOKENS, 10, 9, 1):  # 28 slots are enough for tiles: 10 tokens with three experts of seven
+        got, expected = run(device, graph, tensors, [(list(range(n)), 0)], tuning=tuning, n_ubatch=N_TOKENS,
+                            max_outputs=N_TOKENS)
+        # Twice the tolerance: one product after another.
+        assert np.abs(got - expected).max() <= 2 * TOLERANCE[products] * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("features, exact, products", [((), False, {"f32"}), ((F16,), True, {"f32"}),
