@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bridge.gpu.tuning import HARDWARE, with_products
+from bridge.gpu.tuning import HARDWARE, with_products, with_subgroups
 from bridge.gpu.wgpu_device import request_device
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
@@ -48,10 +48,13 @@ def _with_tuning(monkeypatch, tuning):
         monkeypatch.setattr(f"{module}.tuning_for", lambda info, **options: tuning)
 
 
-@pytest.mark.parametrize("name", ["gemma3-f16", "qwen3-f16", "phi3-q8_0", "quant-llama-Q4_K_M"])
-def test_what_hardware_adapters_fuse_changes_nothing(name, monkeypatch):
-    """Their kernels, too: other tiles, and norms inside products."""
-    _with_tuning(monkeypatch, HARDWARE)
+@pytest.mark.parametrize("name, tuning", [
+    ("gemma3-f16", HARDWARE), ("qwen3-f16", with_subgroups(HARDWARE)), ("phi3-q8_0", HARDWARE),
+    ("quant-llama-Q4_K_M", with_subgroups(HARDWARE)),
+])
+def test_what_hardware_adapters_fuse_changes_nothing(name, tuning, monkeypatch):
+    """Their kernels, too: other tiles, norms inside products, and subgroups."""
+    _with_tuning(monkeypatch, tuning)
     asyncio.run(_check(golden(name), n_ubatch=64))
 
 
