@@ -32,7 +32,7 @@ from bridge.gpu.device import F16, PACKED_DOT, SUBGROUPS, AdapterInfo, Dispatch
 from bridge.gpu.formats import FORMATS, grid_bytes
 from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import HARDWARE, SOFTWARE, Tuning, tuning_for, with_products, with_staging, with_subgroups
-from bridge.gpu.weights import place_weights
+from bridge.gpu.weights import LOAD, place_weights
 from bridge.gpu.wgsl import kernel_source
 from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import TOKENS, KvLayer, Weight
@@ -199,8 +199,9 @@ class _Bench:
         return handles[-1]
 
     def _filled(self, handles: list[Any], data: bytes) -> Any:
+        data = data.ljust(-(-len(data) // LOAD) * LOAD, b"\0")
         buffer = self._buffer(handles, len(data))
-        self.device.write_buffer(buffer, 0, data.ljust(-(-len(data) // 4) * 4, b"\0"))
+        self.device.write_buffer(buffer, 0, data)
         return buffer
 
 

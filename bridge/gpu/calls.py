@@ -169,5 +169,6 @@ class CallBuilder:
 
     def _loader(self, matrix: Matrix) -> dict[str, int | bool | str]:
         """What its format's snippet is templated with."""
-        is_wide = self.tuning.wide_loads and matrix.format.is_wide(matrix.row_nbytes)
-        return {**matrix.format.values, "WIDE": is_wide, "SHIFTS": self.tuning.shifts}
+        aligned = matrix.format.is_aligned(matrix.row_nbytes)
+        is_wide = self.tuning.wide_loads and (aligned or self.tuning.wide_anywhere)
+        return {**matrix.format.values, "WIDE": is_wide, "ALIGNED": aligned, "SHIFTS": self.tuning.shifts}

@@ -43,9 +43,10 @@ class Format:
             "QUANTISED": self.type.block_size > 1,
             "WIDE": False,
             "SHIFTS": False,
+            "ALIGNED": False,
         }
 
-    def is_wide(self, row_nbytes: int) -> bool:
+    def is_aligned(self, row_nbytes: int) -> bool:
         """Whether all that its snippet reads four words at a time of such rows begins at a multiple of 16 bytes."""
         return row_nbytes % 16 == 0 and (self.type.block_size == 1 or self.type.type_size % 16 == 0)
 

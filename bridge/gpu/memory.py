@@ -54,7 +54,7 @@ class Memory:
 
 def memory_of(plan: Plan, placement: Placement, cache: CacheLayout, *, n_ubatch: int, max_outputs: int) -> Memory:
     """The buffers for batches of ``n_ubatch`` tokens and ``max_outputs`` rows of results."""
-    weights = {Operand("matrix", name, i): part.nbytes
+    weights = {Operand("matrix", name, i): part.buffer_nbytes
                for name, matrix in placement.matrices.items() for i, part in enumerate(matrix.parts)}
     weights |= {Operand("vector", name): 16 * quads(size) for name, size in placement.vector_sizes.items()}
     caches = {Operand(part.kind, part.layer): part.nbytes for part in cache.parts}

@@ -167,7 +167,7 @@ class _Run:
     def _rows(self, operand: Operand) -> bytes:
         """What a matrix's buffer holds: the rows of its format, for each tensor that shares it."""
         part = self._builder.placement.matrices[operand.key].parts[operand.part]
-        data = bytearray(part.nbytes)
+        data = bytearray(part.buffer_nbytes)
         for piece in part.pieces:
             rows = rows_of(piece.weight.type, piece.weight.shape[-1])
             data[piece.offset:piece.offset + len(rows)] = rows

@@ -207,7 +207,8 @@ class Tuning:
     """``rules``: what is fused (bridge.plan.fusion); ``matmul``: the shape for single tokens (and experts), then those for
     more, of which a batch gets the last that is worth it; ``norm_apart``: rows from which a norm that is part of its
     products has a dispatch of its own; ``wide_loads``: whether weights are read 16 bytes at a time where they are aligned,
-    ``shifts``: whether bytes are brought down before they become floats (kernels/wgsl/formats/bytes.wgsl).
+    ``wide_anywhere``: also where they are not, ``shifts``: whether bytes are brought down before they become floats
+    (kernels/wgsl/formats/bytes.wgsl).
 
     ``attention_rows``: most rows of queries in a workgroup, ``attention_keys_each``: keys of an invocation at a time,
     ``attention_splits``: from how many positions on those of a single token are shared out, and into how many shares.
@@ -222,6 +223,7 @@ class Tuning:
     attention_keys_each: int
     attention_splits: tuple[tuple[int, int], ...]
     wide_loads: bool = False
+    wide_anywhere: bool = False
     shifts: bool = False
     norm_apart: int = 32  # where a dispatch costs about what the norm adds to its products
 
@@ -269,8 +271,10 @@ def with_subgroups(tuning: Tuning, subgroups: bool = True) -> Tuning:
 
 def with_broadcasts(tuning: Tuning, lanes: int) -> Tuning:
     """Products that load x by broadcasts among 4 or 8 ``lanes``, where every subgroup has so many."""
-    # The more a load costs next to a multiplication, the more rows should share it: more so with narrow vectors.
-    return replace(tuning, matmul=tuple(BroadcastShape(32, lanes, rows=32 // lanes, tokens=tokens) for tokens in (1, 8)))
+    # The more a load costs next to a multiplication, the more rows should share it: more so with narrow vectors (SwiftShader).
+    # There four words cost as much as four loads, on llvmpipe half of it.
+    return replace(tuning, matmul=tuple(BroadcastShape(32, lanes, rows=32 // lanes, tokens=tokens) for tokens in (1, 8)),
+                   wide_loads=lanes == 8, wide_anywhere=lanes == 8)
 
 
 def with_staging(tuning: Tuning, staged: bool) -> Tuning:

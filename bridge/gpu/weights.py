@@ -24,6 +24,8 @@ from bridge.plan.plan import Plan, Product, product_of
 VECTOR_TYPES = ("F32", "F16", "BF16")
 WORD = 4
 """Writes begin and end at multiples of so many bytes."""
+LOAD = 16
+"""Kernels may load so many bytes at once."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Part:
     n_rows: int
     nbytes: int
     pieces: tuple[Piece, ...]
+
+    @property
+    def buffer_nbytes(self) -> int:
+        return -(-self.nbytes // LOAD) * LOAD
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def bias_name(product: Product) -> str | None:
 def place_weights(plan: Plan, limits: Limits) -> Placement:
     """Decide the buffers of all weights of a plan; raises UnsupportedError naming a tensor the kernels cannot take."""
     # Offsets within a binding are 32-bit numbers of bytes.
-    most = min(limits.max_storage_buffer_binding_size, limits.max_buffer_size, (1 << 32) - WORD)
+    most = min(limits.max_storage_buffer_binding_size, limits.max_buffer_size, (1 << 32) - LOAD) // LOAD * LOAD
     products: dict[tuple[str, ...], tuple[Matrix, ...]] = {}
     vectors: dict[str, Vector] = {}
     sizes: dict[str, int] = {}

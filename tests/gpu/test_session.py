@@ -11,7 +11,7 @@ from bridge.gguf import BytesSource
 from bridge.gpu.device import Limits
 from bridge.gpu.session import GpuSession
 from bridge.gpu.tuning import HARDWARE, SOFTWARE, with_products
-from bridge.gpu.weights import place_weights
+from bridge.gpu.weights import LOAD, place_weights
 from bridge.gpu.wgpu_device import request_device
 from bridge.graph import GraphBuilder, RopeTable
 from bridge.plan import lower
@@ -126,7 +126,7 @@ def test_weights_above_the_binding_limit_are_split_by_rows(device, counters, mon
     limits = replace(device.limits, max_storage_buffer_binding_size=most)
     placed = place_weights(lower(graph), limits)
     row = placed.matrices["x"].row_nbytes
-    assert len(placed.matrices["x"].parts) == -(-40 // (most // row)) > 1
+    assert len(placed.matrices["x"].parts) == -(-40 // (most // LOAD * LOAD // row)) > 1
     # Only placement sees the small limit: the other buffers are small enough on a real device of that kind.
     monkeypatch.setattr("bridge.gpu.session.place_weights", lambda plan, _: place_weights(plan, limits))
     got, expected = run(device, graph, tensors, [([39, 0, 7, 20, 6, 13], 0)], tuning=tuning)

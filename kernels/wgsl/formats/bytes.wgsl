@@ -75,9 +75,8 @@ fn quad7(g: Group) -> vec4<f32> { return to_floats(g.high.w); }
 
 // Blocks begin at even byte offsets, so that halves never straddle a word but words may.
 
-fn half_at(at: u32) -> f32 {
-  return unpack2x16float(word(at >> 2u) >> ((at & 2u) << 3u)).x;
-}
+fn half_of(word: u32, at: u32) -> f32 { return unpack2x16float(word >> ((at & 2u) << 3u)).x; }
+fn half_at(at: u32) -> f32 { return half_of(word(at >> 2u), at); }
 
 fn byte_at(at: u32) -> u32 {
   return (word(at >> 2u) >> ((at & 3u) << 3u)) & 255u;
@@ -93,10 +92,17 @@ fn word_at(at: u32) -> u32 {
 fn aligned_words(at: u32) -> vec4<u32> { return four_words(at >> 2u); }
 
 fn words_at(at: u32) -> vec4<u32> {
-  let words = aligned_words(at);
-  if ((at & 2u) == 0u) { return words; }
-  let next = vec4<u32>(words.yzw, word((at >> 2u) + 4u));
-  return (words >> vec4<u32>(16u)) | (next << vec4<u32>(16u));
+  let words = five_words(at >> 2u);
+  return select(words.a, from_second_half(words.a, words.b.x), (at & 2u) != 0u);
+}
+
+fn from_second_half(words: vec4<u32>, next: u32) -> vec4<u32> {
+  return (words >> vec4<u32>(16u)) | (vec4<u32>(words.yzw, next) << vec4<u32>(16u));
+}
+
+// What follows a half at byte `at`, of whose word `words` are the first four.
+fn words_after_half(at: u32, words: vec4<u32>, next: u32) -> vec4<u32> {
+  return select(from_second_half(words, next), vec4<u32>(words.yzw, next), (at & 2u) != 0u);
 }
 
 const NIBBLES = vec4<u32>(0x0f0f0f0fu);

@@ -5,6 +5,7 @@ const BLOCK_BYTES: u32 = 18u;
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + i * BLOCK_BYTES;
-  let quants = words_at(at + 2u);
-  return Group(half_at(at), values_of(low_nibbles(quants)), values_of(high_nibbles(quants)));
+  let words = five_words(at >> 2u);
+  let quants = words_after_half(at, words.a, words.b.x);
+  return Group(half_of(words.a.x, at), values_of(low_nibbles(quants)), values_of(high_nibbles(quants)));
 }

@@ -8,10 +8,10 @@ fn load_group(row: u32, i: u32) -> Group {
   let at = row + i * BLOCK_BYTES;
   let first = (at + 1u) >> 2u;
   let shift = ((at + 1u) & 3u) * 8u;
-  var quants = vec4<u32>(word(first), word(first + 1u), word(first + 2u), word(first + 3u));
+  let words = five_words(first);
+  var quants = words.a;
   if (shift != 0u) {
-    let next = vec4<u32>(quants.yzw, word(first + 4u));
-    quants = (quants >> vec4<u32>(shift)) | (next << vec4<u32>(32u - shift));
+    quants = (quants >> vec4<u32>(shift)) | (vec4<u32>(quants.yzw, words.b.x) << vec4<u32>(32u - shift));
   }
   // The exponent field of 2^(e - 128) is e - 1; what would be subnormal becomes 0.
   let scale = bitcast<f32>((max(byte_at(at), 1u) - 1u) << 23u);

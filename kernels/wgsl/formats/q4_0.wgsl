@@ -4,7 +4,8 @@ const BLOCK_BYTES: u32 = 18u;
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + i * BLOCK_BYTES;
-  let d = half_at(at);
-  let quants = words_at(at + 2u);
+  let words = five_words(at >> 2u);
+  let d = half_of(words.a.x, at);
+  let quants = words_after_half(at, words.a, words.b.x);
   return Group(d, -8.0 * d, low_nibbles(quants), high_nibbles(quants));
 }

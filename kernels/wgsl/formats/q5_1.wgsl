@@ -5,8 +5,9 @@ const BLOCK_BYTES: u32 = 24u;
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + i * BLOCK_BYTES;
-  let d_m = unpack2x16float(word(at >> 2u));
-  let bits = word((at >> 2u) + 1u);
-  let quants = aligned_words(at + 8u);
+  let words = six_words(at >> 2u);
+  let d_m = unpack2x16float(words.a.x);
+  let bits = words.a.y;
+  let quants = vec4<u32>(words.a.zw, words.b.xy);
   return Group(d_m.x, d_m.y, low_nibbles(quants) | fifth_bits(bits), high_nibbles(quants) | fifth_bits(bits >> 16u));
 }

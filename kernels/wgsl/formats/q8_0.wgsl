@@ -4,5 +4,6 @@ const BLOCK_BYTES: u32 = 34u;
 
 fn load_group(row: u32, i: u32) -> Group {
   let at = row + i * BLOCK_BYTES;
-  return Group(half_at(at), words_at(at + 2u), words_at(at + 18u));
+  let words = nine_words(at >> 2u);
+  return Group(half_of(words.a.x, at), words_after_half(at, words.a, words.b.x), words_after_half(at, words.b, words.c));
 }
