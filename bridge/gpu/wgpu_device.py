@@ -36,12 +36,10 @@ from bridge.gpu.device import (  # noqa: E402
 )
 from bridge.gpu.pacing import Pacer, Work  # noqa: E402
 from bridge.gpu.upload import Pump  # noqa: E402
+from bridge.gpu.wgpu_clocks import CLOCK, Fences, Stopwatch  # noqa: E402
 
 _FEATURES = {F16: F16, "subgroup": SUBGROUPS}
 """wgpu's names of the features that kernels may use; it has packed dot products wherever it runs, and does not say so."""
-
-_CLOCK = "timestamp-query"
-"""A feature for measuring, which kernels know nothing of."""
 
 _LANE_BITS = 32
 
@@ -60,7 +58,7 @@ async def request_device(power: str = "high-performance", force_software: bool =
     except Exception as error:  # wgpu raises RuntimeError, or ValueError for names; without a driver also OSError
         raise DeviceError(f"no WebGPU adapter was found: {_first_line(error)}") from None
     wanted = {name: adapter.limits[name] for name in _WANTED_LIMITS if name in adapter.limits}
-    features = [name for name in (*_FEATURES, _CLOCK) if name in adapter.features]
+    features = [name for name in (*_FEATURES, CLOCK) if name in adapter.features]
     try:
         return WgpuDevice(adapter, adapter.request_device_sync(required_limits=wanted, required_features=features))
     except Exception as error:
@@ -89,39 +87,6 @@ class _Program:
     work: Work
 
 
-class _Stopwatch:
-    """Two of the device's timestamps, at the beginning and at the end of a pass."""
-
-    NBYTES = 16
-
-    def __init__(self, device: Any, seconds_per_tick: float) -> None:
-        self._seconds_per_tick = seconds_per_tick
-        self._queries = device.create_query_set(type="timestamp", count=2)
-        usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
-        self._ticks = device.create_buffer(size=self.NBYTES, usage=usage)
-        self.writes = {"query_set": self._queries, "beginning_of_pass_write_index": 0, "end_of_pass_write_index": 1}
-
-    @classmethod
-    def of(cls, device: Any) -> _Stopwatch | None:
-        """None where the device has no timestamps, or wgpu does not tell how long a tick is."""
-        if _CLOCK not in device.features:
-            return None
-        try:
-            from wgpu.backends.wgpu_native import lib
-
-            nanoseconds = lib.wgpuQueueGetTimestampPeriod(device.queue._internal)
-        except (ImportError, AttributeError):
-            return None
-        return cls(device, 1e-9 * nanoseconds) if nanoseconds > 0 else None
-
-    def resolve(self, encoder: Any) -> None:
-        encoder.resolve_query_set(self._queries, 0, 2, self._ticks, 0)
-
-    def seconds(self, queue: Any) -> float:
-        begin, end = memoryview(queue.read_buffer(self._ticks)).cast("Q")
-        return (end - begin) * self._seconds_per_tick
-
-
 class WgpuDevice:
     """A device of the ``wgpu`` package (see bridge.gpu.device.Device)."""
 
@@ -131,12 +96,10 @@ class WgpuDevice:
         self._buffers: set[Any] = set()
         self._layouts: dict[tuple[str, ...], Any] = {}
         self._pipelines: dict[str, Any] = {}
-        self._stopwatch = _Stopwatch.of(device)
+        self._stopwatch = Stopwatch.of(device)
         self._lost: str | None = None
         self._is_destroyed = self._is_interrupted = False
-        self._fence, self._next_fence = (
-            device.create_buffer(size=4, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST) for _ in range(2))
-        self._fence_is_set = False
+        self._fences = Fences(device)
         self.pacer = Pacer()
         self.counters = Counters()
         known = {name: device.limits.get(name.replace("_", "-")) for name in Limits.__dataclass_fields__}
@@ -152,7 +115,7 @@ class WgpuDevice:
     def lost(self) -> str | None:
         if self._lost is None:
             try:
-                self._device.queue.write_buffer(self._next_fence, 0, b"\0\0\0\0")  # which a lost device refuses
+                self._fences.write()
             except (wgpu.GPUError, RuntimeError) as error:
                 self._failure(error)
         return self._lost
@@ -237,7 +200,7 @@ class WgpuDevice:
         with self._using():
             self._device.queue.write_buffer(program.params, 0, params)
             self._submit(self._encoded(program, 0, len(program.dispatches), stopwatch=self._stopwatch))
-            self._count_read(_Stopwatch.NBYTES)
+            self._count_read(Stopwatch.NBYTES)
             return self._stopwatch.seconds(self._device.queue)
 
     def begin_chain(self, program: Any, params: Sequence[bytes], n_rows: int, link: Link) -> Any:
@@ -290,7 +253,7 @@ class WgpuDevice:
         return buffer
 
     def _encoded(self, program: _Program, first: int, end: int, n_rows: int = 0, first_row: int = 0,
-                 link: Link | None = None, stopwatch: _Stopwatch | None = None) -> Any:
+                 link: Link | None = None, stopwatch: Stopwatch | None = None) -> Any:
         """Dispatches ``first`` … ``end`` - 1 in one pass, with what a link copies before them and rows of the readback
         behind them, which are its rows from ``first_row`` on."""
         encoder = self._device.create_command_encoder()
@@ -316,23 +279,13 @@ class WgpuDevice:
     async def _wait(self) -> None:
         with self._using():
             self._submit_and_pace()
-            self._pass_fence()
+            self.counters.waits += self._fences.wait()
 
     def _submit_and_pace(self, *commands: Any) -> None:
         """Submit, and wait for what was submitted so before."""
-        # on_submitted_work_done of wgpu 0.32 fails with a TypeError; a buffer written in the submission can be mapped
-        # when the submission is done.
-        self._device.queue.write_buffer(self._next_fence, 0, b"\0\0\0\0")
+        self._fences.write()
         self._submit(*commands)
-        self._pass_fence()
-        self._fence, self._next_fence, self._fence_is_set = self._next_fence, self._fence, True
-
-    def _pass_fence(self) -> None:
-        if self._fence_is_set:
-            self.counters.waits += 1
-            self._fence.map_sync("READ_NOSYNC")
-            self._fence.unmap()
-        self._fence_is_set = False
+        self.counters.waits += self._fences.turn()
 
     def _layout(self, bindings: tuple[str, ...]) -> Any:
         layout = self._layouts.get(bindings)
