@@ -1,7 +1,7 @@
 """Each kernel of a loaded model by itself: how long it takes for the shapes the model has.
 
-A kernel is timed over the weights of all layers in turn, so that caches hold no more of them than they do in a batch, and
-on what a real batch gives it: other numbers may take another time (denormal ones ten times as long on a processor).
+A kernel is timed over the weights of all layers in turn, so that caches hold no more of them than they do in a batch,
+and on what a real batch gives it: other numbers may take another time (denormal ones do on processors).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from bridge.plan.plan import Step
 
 @dataclass
 class Kernel:
-    """Calls of one pipeline with one shape; ``cost`` is that of all together, ``seconds`` the time of one, ``before`` the
-    batch as far as the first of them."""
+    """Calls of one pipeline with one shape; ``before`` is the batch as far as the first of them, ``cost`` that of all
+    together, ``seconds`` the time of one."""
 
     label: str
     shape: str
@@ -38,7 +38,7 @@ class Kernel:
 
 
 def kernels_of(session: GpuSession, n_tokens: int, position: int) -> list[Kernel]:
-    """The kernels of a batch of ``n_tokens`` tokens from ``position`` on whose last one's best successors are wanted."""
+    """The kernels of a batch of ``n_tokens`` tokens from ``position`` on; the last one's best successors are wanted."""
     found: dict[Any, Kernel] = {}
     costs = session.costs
     splits = session.splits_of(n_tokens, position + n_tokens)
@@ -58,10 +58,9 @@ def kernels_of(session: GpuSession, n_tokens: int, position: int) -> list[Kernel
 
 async def time_kernels(session: GpuSession, timer: ProgramTimer, tokens: Sequence[int], position: int,
                        deadline: Deadline, report: Callable[[Kernel], None] = lambda kernel: None) -> list[Kernel]:
-    """The kernels of a batch of these tokens with their times, the most expensive first; those that the deadline did not
-    allow have none.
+    """The kernels of a batch of these tokens with their times, the most expensive first.
 
-    What the session's cache and scratch hold afterwards is no context of anything.
+    Those that the deadline did not allow have none. What the session's cache and scratch hold afterwards is no context of anything.
     """
     kernels = kernels_of(session, len(tokens), position)
     kernels.sort(key=lambda kernel: -kernel.cost.nbytes - kernel.cost.flop)
