@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bridge.errors import UnsupportedError
@@ -87,6 +87,13 @@ class Call:
 
     def takes(self, n_rows: int, n_splits: int = 1) -> bool:
         return self.rows_from <= n_rows < self.rows_below and self.splits_from <= n_splits < self.splits_below
+
+    def between(self, rows_from: int, rows_below: int) -> Call:
+        """The same for batches of that many rows only, without choices that none of them takes."""
+        nexts = (*(choice.from_rows for choice in self.choices[1:]), ALL)
+        chosen = [choice for choice, beyond in zip(self.choices, nexts)
+                  if choice.from_rows < rows_below and beyond > rows_from]
+        return replace(self, choices=tuple(chosen), rows_from=rows_from, rows_below=rows_below)
 
     def choose(self, n_rows: int) -> tuple[Pipeline, int, int]:
         """The pipeline for a batch of that many rows, and its workgroups in x and y."""

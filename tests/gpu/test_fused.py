@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from bridge.gguf import open_gguf
-from bridge.gpu.calls import CallBuilder
+from bridge.gpu.calls import Call, CallBuilder, Choice
 from bridge.gpu.device import Limits
 from bridge.gpu.steps import calls_of
 from bridge.gpu.tuning import HARDWARE, SOFTWARE, TileShape
 from bridge.gpu.weights import place_weights
 from bridge.graph import GraphBuilder, RopeTable, cache
 from bridge.graph.cache import CacheLayout
+from bridge.graph.graph import ALL
 from bridge.models import build_graph
 from bridge.plan import lower
 from bridge.runtime import LoadOptions, load_model
@@ -225,3 +226,13 @@ def test_fused_heads_write_quantised_caches_and_rings(device, monkeypatch, name,
     expected, _ = asyncio.run(_logits("reference", name, tokens, **options | {"n_ubatch": 256}))
     # A code that goes the other way moves a logit by about what the codes are apart.
     assert np.abs(got - expected).max() / np.std(expected) < (1e-4 if kv_type == "f32" else 0.1)
+
+
+def test_a_call_for_some_batches_has_the_kernels_that_those_take():
+    call = Call("c", tuple(Choice(n, 1, f"from {n}", n) for n in (1, 4, 9, 40)), b"", (), "tokens")
+    for rows_from, rows_below, kept in ((1, 9, (1, 4)), (9, ALL, (9, 40)), (5, 9, (4,)), (3, 41, (1, 4, 9, 40))):
+        part = call.between(rows_from, rows_below)
+        assert [choice.from_rows for choice in part.choices] == list(kept)
+        for n_rows in (rows_from, min(rows_below, 100) - 1):
+            assert part.takes(n_rows) and part.choose(n_rows) == call.choose(n_rows)
+        assert not part.takes(rows_from - 1) and not part.takes(rows_below)

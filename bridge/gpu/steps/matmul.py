@@ -9,6 +9,7 @@ from bridge.gpu.calls import WORD_OF_ROWS, Call, CallBuilder, Choice, Operand, g
 from bridge.gpu.steps.dense import norm
 from bridge.gpu.tuning import MatmulShape
 from bridge.gpu.weights import Matrix, bias_name
+from bridge.graph.graph import ALL
 from bridge.plan.plan import Product, Step, product_of
 
 
@@ -18,14 +19,14 @@ def matmul(b: CallBuilder, step: Step) -> Iterator[Call]:
     if product.norm is None or step.scratch is None:
         yield from _products(b, step, product)
         return
-    for call in _products(b, step, product):
-        yield replace(call, rows_below=apart)
+    for call in _products(b, step, product) if apart > 1 else ():
+        yield call.between(1, apart)
     width = product.norm.shape[0]
     normed = Step("rms_norm", step.inputs[:1], step.scratch, (product.norm,), {"eps": product.eps, "group": width},
                   step.rows, width, f"norm of {step.name}", (width,))
     rest = replace(step, inputs=(step.scratch, *step.inputs[1:]))
     for call in (*norm(b, normed), *_products(b, rest, replace(product, norm=None))):
-        yield replace(call, rows_from=apart)
+        yield call.between(apart, ALL)
 
 
 def _products(b: CallBuilder, step: Step, product: Product) -> Iterator[Call]:
