@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bridge.errors import DeviceError
-from bridge.gpu.calls import Call, CallBuilder, Pipeline
+from bridge.gpu.calls import Call, CallBuilder, Choice, Pipeline
 from bridge.gpu.device import Device
 from bridge.gpu.selection import selection_calls, selection_step
 from bridge.gpu.selftest import self_test
@@ -17,7 +17,7 @@ from bridge.gpu.weights import Placement
 from bridge.gpu.wgsl import kernel_source
 from bridge.gpu.work import work_of
 from bridge.graph.cache import CacheLayout
-from bridge.graph.graph import LOGITS, TOKENS
+from bridge.graph.graph import LOGITS, OUTPUTS, TOKENS
 from bridge.plan.plan import Plan
 
 MEASURED_WORK = 5e8
@@ -32,11 +32,13 @@ class Kernels:
     the other's place when bind groups exist already.
     """
 
-    def __init__(self, device: Device, plan: Plan, placement: Placement, cache: CacheLayout, tuning: Tuning, n_ctx: int) -> None:
+    def __init__(self, device: Device, plan: Plan, placement: Placement, cache: CacheLayout, tuning: Tuning, *, n_ctx: int,
+                 n_ubatch: int, max_outputs: int) -> None:
         self.tuning = tuning
         self.pipelines: dict[Pipeline, Any] = {}
         self.steps = [*plan.steps, *([selection_step(plan)] if LOGITS in plan.results else ())]
         self._device, self._plan, self._placement, self._cache, self._n_ctx = device, plan, placement, cache, n_ctx
+        self._most_rows = {TOKENS: n_ubatch, OUTPUTS: max_outputs}
         calls = self._numbered_calls(tuning)
         self.step_of_call, self.calls = [i for i, _ in calls], [call for _, call in calls]
 
@@ -94,9 +96,18 @@ class Kernels:
 
     async def _use(self, tuning: Tuning) -> None:
         calls = [call for _, call in self._numbered_calls(tuning)]
-        await self._compile(choice.pipeline for call in calls for choice in call.choices)
+        await self._compile(choice.pipeline for call in calls for choice in self._reachable(call))
         await self_test(self._device, self._plan, tuning, self.pipelines, self._cache.types, self._n_ctx)
         self.tuning, self.calls = tuning, calls
+
+    def _reachable(self, call: Call) -> Sequence[Choice]:
+        """The choices that some batch takes; a few rows of results, or short batches, never fill a tile."""
+        most = self._most_rows[call.rows]
+        if call.rows_from > most:
+            return ()
+        if call.once or call.repeat > 1:
+            return call.choices
+        return call.between(call.rows_from, min(call.rows_below, most + 1)).choices
 
     async def _compile(self, wanted: Iterable[Pipeline]) -> None:
         """All at once; those that are there already stay."""

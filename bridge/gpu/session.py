@@ -65,7 +65,8 @@ class GpuSession:
         self._placement = place_weights(plan, device.limits)
         self.memory = memory_of(plan, self._placement, self.cache, n_ubatch=n_ubatch, max_outputs=max_outputs)
         self._exact, self._autotune = exact, autotune
-        self._kernels = Kernels(device, plan, self._placement, self.cache, tuning, n_ctx)
+        self._kernels = Kernels(device, plan, self._placement, self.cache, tuning, n_ctx=n_ctx, n_ubatch=n_ubatch,
+                                max_outputs=max_outputs)
         self.states = StateCopies(bool(plan.states))
         self._buffers: dict[Operand, Any] = {}
         self._handles: list[Any] = []
