@@ -51,7 +51,7 @@ def selection_calls(b: CallBuilder) -> list[Call]:
     slot, best, record = Operand("slot", logits.slot), Operand("selection", "best"), Operand("selection", "record")
     workgroup = b.tuning.elementwise_workgroup
     first = b.pipeline("best_of_blocks.wgsl", "rw", WORKGROUP=workgroup, N_BLOCKS=N_BLOCKS)
-    second = b.pipeline("best_tokens.wgsl", "rrw", N_BLOCKS=N_BLOCKS, DRAWN=RECORD_WORDS, QUAD=4)
+    second = b.pipeline("best_tokens.wgsl", "rrw", WORKGROUP=b.tuning.selection_workgroup, N_BLOCKS=N_BLOCKS, DRAWN=RECORD_WORDS, QUAD=4)
     return [
         Call("best of blocks", (Choice(1, -(-N_BLOCKS // workgroup), first),), dims, (slot, best), OUTPUTS, once=True),
         Call("best tokens", (Choice(1, 1, second),), dims, (slot, best, record), OUTPUTS, once=True),

@@ -211,7 +211,8 @@ class Tuning:
     (kernels/wgsl/formats/bytes.wgsl).
 
     ``attention_rows``: most rows of queries in a workgroup, ``attention_keys_each``: keys of an invocation at a time,
-    ``attention_splits``: from how many positions on those of a single token are shared out, and into how many shares.
+    ``attention_splits``: from how many positions on those of a single token are shared out, and into how many shares;
+    ``selection_workgroup``: that of the only one that finds the best tokens.
     """
 
     rules: tuple[Rule, ...]
@@ -225,6 +226,7 @@ class Tuning:
     wide_loads: bool = False
     wide_anywhere: bool = False
     shifts: bool = False
+    selection_workgroup: int = 256
     norm_apart: int = 32  # where a dispatch costs about what the norm adds to its products
 
     def splits_of(self, n_positions: int) -> int:
@@ -238,7 +240,7 @@ SOFTWARE = Tuning(
     rules=RULES,  # a norm inside its products costs a tenth of the time of a token, more than a dispatch
     matmul=(LaneShape(workgroup=32, lanes=1, rows=4, tokens=1), LaneShape(workgroup=32, lanes=1, rows=4, tokens=8)),
     elementwise_workgroup=32, norm_workgroup=16, attention_workgroup=8, attention_rows=8, attention_keys_each=4,
-    attention_splits=((257, 4),),
+    attention_splits=((257, 4),), selection_workgroup=32,
 )
 HARDWARE = Tuning(
     rules=(*RULES, norm_into_products, grouped_experts),

@@ -1,8 +1,8 @@
 // The k largest of a token's logits, largest first and equal ones by id, but for some tokens whose logits come beside
 // them; and, where the batch says so, the token drawn from both (draw_token.wgsl). One workgroup.
 //
-// Bounds, not sorting, make the vocabulary small: each invocation has the largest key of a few blocks, and as many of
-// these as are wanted reach the one of that rank. So only blocks that reach it have to be looked through. What is found,
+// Bounds, not sorting, make the vocabulary small: a bound is the largest key of a few blocks, and as many of these as are
+// wanted reach the one of that rank. So only blocks that reach it have to be looked through. What is found,
 // a few hundred tokens, finds its places by counting what is before it.
 //
 // The batch's selection: its header (SEL_…), then for each token that is left out its id, how often it is in the window of
@@ -31,13 +31,13 @@ const SEL_PRESENCE: u32 = 10u;
 const SEL_FREQUENCY: u32 = 11u;
 const SEL_LISTED: u32 = 12u;
 
-const WORKGROUP: u32 = 256u;  // also the number of bounds: at least as many as tokens can be wanted
+const N_BOUNDS: u32 = 256u;  // at least as many as tokens can be wanted
 const MOST_FOUND: u32 = 1024u;
 const NONE: u32 = 0xffffffffu;
 
 //@ include logit_keys.wgsl
 
-var<workgroup> bounds: array<u32, WORKGROUP>;
+var<workgroup> bounds: array<u32, N_BOUNDS>;
 var<workgroup> most: u32;
 var<workgroup> least: u32;
 var<workgroup> blocks: array<u32, N_BLOCKS>;
@@ -46,8 +46,8 @@ var<workgroup> keys: array<u32, MOST_FOUND>;
 var<workgroup> ids: array<u32, MOST_FOUND>;
 var<workgroup> n_found: atomic<u32>;
 // The k best, then those left out.
-var<workgroup> chosen_ids: array<u32, WORKGROUP>;
-var<workgroup> chosen: array<u32, WORKGROUP>;
+var<workgroup> chosen_ids: array<u32, N_BOUNDS>;
+var<workgroup> chosen: array<u32, N_BOUNDS>;
 
 fn selection(word: u32) -> u32 { return batch[batch[SELECTION] + word]; }
 fn selection_float(word: u32) -> f32 { return bitcast<f32>(selection(word)); }
@@ -76,17 +76,21 @@ fn main(@builtin(local_invocation_index) local: u32) {
   let k = selection(SEL_K);
   let n_left_out = selection(SEL_N_LISTED) + selection(SEL_N_DRAWN);
 
-  var bound = NO_KEY;
-  for (var block = local; block < N_BLOCKS; block += WORKGROUP) { bound = max(bound, best[block]); }
-  bounds[local] = bound;
+  for (var i = local; i < N_BOUNDS; i += WORKGROUP) {
+    var bound = NO_KEY;
+    for (var block = i; block < N_BLOCKS; block += N_BOUNDS) { bound = max(bound, best[block]); }
+    bounds[i] = bound;
+  }
   if (local == 0u) {  // WGSL says that they begin as zero; llvmpipe does not always
     atomicStore(&n_blocks, 0u);
     atomicStore(&n_found, 0u);
   }
   workgroupBarrier();
-  let place = place_among_bounds(local, bound);
-  if (place == 0u) { most = bound; }
-  if (place == k + n_left_out - 1u) { least = max(bound, NO_KEY + 1u); }
+  for (var i = local; i < N_BOUNDS; i += WORKGROUP) {
+    let place = place_among_bounds(i);
+    if (place == 0u) { most = bounds[i]; }
+    if (place == k + n_left_out - 1u) { least = max(bounds[i], NO_KEY + 1u); }
+  }
   workgroupBarrier();
 
   for (var block = local; block < N_BLOCKS; block += WORKGROUP) {
@@ -123,9 +127,10 @@ fn main(@builtin(local_invocation_index) local: u32) {
   draw(local, k, n_left_out, is_told);
 }
 
-fn place_among_bounds(own: u32, bound: u32) -> u32 {
+fn place_among_bounds(own: u32) -> u32 {
+  let bound = bounds[own];
   var place = 0u;
-  for (var i = 0u; i < WORKGROUP; i++) {
+  for (var i = 0u; i < N_BOUNDS; i++) {
     place += u32(bounds[i] > bound || (bounds[i] == bound && i < own));
   }
   return place;

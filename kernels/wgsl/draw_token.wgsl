@@ -42,14 +42,15 @@ fn power(distance: f32) -> f32 { return exp(max(distance, -87.0)); }
 fn draw(local: u32, k: u32, n_left_out: u32, is_told: bool) {
   let n = k + n_left_out;
   let draws = selection(SEL_DRAWS) != 0u;
-  if (draws && local < n) { keys[local] = adjusted(local, k); }
+  // Where nothing is drawn no loop runs; the barriers are for all.
+  for (var own = local; draws && own < n; own += WORKGROUP) { keys[own] = adjusted(own, k); }
   workgroupBarrier();
-  if (draws && local < n) {
-    let key = keys[local];
-    let id = chosen_ids[local];
+  for (var own = local; draws && own < n; own += WORKGROUP) {
+    let key = keys[own];
+    let id = chosen_ids[own];
     var place = 0u;
     for (var i = 0u; i < n; i++) {
-      place += u32(keys[i] > key || (keys[i] == key && (chosen_ids[i] < id || (chosen_ids[i] == id && i < local))));
+      place += u32(keys[i] > key || (keys[i] == key && (chosen_ids[i] < id || (chosen_ids[i] == id && i < own))));
     }
     // `bounds` and `blocks` are free by now.
     bounds[place] = key;
@@ -57,10 +58,10 @@ fn draw(local: u32, k: u32, n_left_out: u32, is_told: bool) {
   }
   workgroupBarrier();
   let temp = selection_float(SEL_TEMP);
-  if (draws && local < k) {
-    let distance = float_of(bounds[local]) - float_of(bounds[0]);
-    keys[local] = bitcast<u32>(power(distance));
-    blocks[local] = bitcast<u32>(power(distance / temp));
+  for (var own = local; draws && own < k; own += WORKGROUP) {
+    let distance = float_of(bounds[own]) - float_of(bounds[0]);
+    keys[own] = bitcast<u32>(power(distance));
+    blocks[own] = bitcast<u32>(power(distance / temp));
   }
   workgroupBarrier();
   if (draws && local == 0u) {
