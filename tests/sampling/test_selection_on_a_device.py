@@ -7,6 +7,7 @@ import pytest
 
 from bridge.errors import InputError
 from bridge.sampling import Sampler, SamplingOptions
+from bridge.sampling.mersenne import MersenneTwister
 
 N_VOCAB = 500
 
@@ -83,3 +84,40 @@ def test_broken_logits_are_named(options, broken, message):
 def test_a_bias_on_a_token_that_is_not_there_is_named():
     with pytest.raises(InputError, match="logit_bias names token 500; the vocabulary has 500 tokens"):
         Sampler(SamplingOptions(logit_bias={500: 1.0})).sample(DeviceLogits(np.zeros(N_VOCAB)))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_what_will_be_needed_is_known_before_the_tokens_are(options):
+    """The tokens not known yet are those a device draws itself; it counts them beside what it is told."""
+    rng = random.Random(2)
+    sampler, later = (Sampler(SamplingOptions(**options, seed=3)) for _ in range(2))
+    for _ in range(70):
+        token = rng.randrange(N_VOCAB)
+        sampler.accept(token)
+        later.accept(token)
+    drawn = [5, 9, 5]
+    ahead, behind = sampler.selections(2), sampler.selections(2, drawn)
+    assert (len(ahead), len(behind)) == (2, 2)
+    for token in drawn:
+        if not later.options.greedy:
+            later._random.next_double()
+        later.accept(token)
+    assert behind == later.selections(2)
+    penalised = ahead[0].rule.penalises
+    assert sum(ahead[0].counts) == 64 * penalised and sum(ahead[1].counts) == 63 * penalised
+    assert all(selection.k == (1 if sampler.options.greedy else sampler.options.top_k) for selection in ahead)
+
+
+def test_all_logits_are_needed_without_top_k_and_for_what_others_do_to_them():
+    assert Sampler(SamplingOptions(top_k=0)).selections(3) == []
+    sampler = Sampler(SamplingOptions(temp=0))
+    sampler.vocabulary_stages.append(lambda scores: None)
+    assert sampler.selections(1) == []
+
+
+def test_looking_at_random_numbers_changes_none():
+    looked, plain = MersenneTwister(8), MersenneTwister(8)
+    assert looked.peek_doubles(2, 1) == looked.peek_doubles(3)[1:]
+    seen = looked.peek_doubles(4)
+    assert [looked.next_double() for _ in range(6)] == [plain.next_double() for _ in range(6)]
+    assert seen == [number for twister in [MersenneTwister(8)] for number in [twister.next_double() for _ in range(4)]]
