@@ -40,12 +40,15 @@ LOADING = 30.0
 GRACE = 15.0
 """Seconds that a process gets beyond its share, to write down what it has."""
 CORRECTNESS_SHARE = 0.45
+"""Of the budget; tests that have not begun by then are not run."""
 MOST_PROCESSES = 6
 MODELS = (
-    "synth:1b-Q4_K_M", "synth:3b-Q4_K_M", "synth:1b-Q8_0", "synth:3b-Q8_0", "synth:135m-Q8_0", "synth:135m-Q4_0",
-    "synth:1b-Q4_0", "synth:1b-Q6_K", "synth:1b-F16", "synth:3b-Q4_0", "synth:3b-Q6_K", "synth:3b-F16",
+    "synth:1b-Q4_K_M", "synth:3b-Q4_K_M", "synth:1b-Q8_0", "synth:3b-Q8_0",
+    "synth:1b-Q4_K_M --ubatch 256", "synth:1b-Q8_0 --ubatch 512", "synth:135m-Q8_0", "synth:135m-Q4_0", "synth:1b-Q4_0",
+    "synth:1b-Q6_K", "synth:1b-F16", "synth:3b-Q4_0", "synth:3b-Q6_K", "synth:3b-F16",
     "synth:135m-Q4_K_M", "synth:135m-Q6_K", "synth:135m-F16",
 )
+"""With further options of the bench, where they have some."""
 BENCH = ("--prompt-tokens", "512,16", "--n-predict", "64", "--repeat", "2", "--ctx", "1024")
 SECONDS_A_MODEL = 20.0
 MOST_TELLING = 4
@@ -163,7 +166,7 @@ class Check:
             self._missing.append(model)
             return
         seconds = max(1, int(min(SECONDS_A_MODEL, self.left - GRACE)))
-        command = [sys.executable, "-m", "bridge", "bench", model, "--backend", "webgpu", *arguments,
+        command = [sys.executable, "-m", "bridge", "bench", *model.split(), "--backend", "webgpu", *arguments,
                    "--seconds", str(seconds)]
         found = self._part(f"bench {model}", command, seconds + LOADING)
         if "json" in found:

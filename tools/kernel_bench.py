@@ -98,6 +98,7 @@ class _Bench:
         self.rng = np.random.default_rng(0)
         self.timer = ProgramTimer(device, time.process_time if options.cpu else None)
         self._weights = b""  # the blocks of the matmul being measured
+        self._copies: list[Any] = []  # buffers with them
 
     async def run(self) -> list[dict[str, Any]]:
         o = self.options
@@ -109,9 +110,13 @@ class _Bench:
                 weight = Weight("w", (o.n_out, n_in), name)
                 step = Step("matmul", (0,), 1, (weight,), {}, TOKENS, o.n_out, "w")
                 self._weights = random_blocks(name, o.n_out * n_in // block, self.rng).tobytes()
+                for _ in range(o.copies):
+                    self._filled(self._copies, self._weights)
                 for variant, self.tuning in self._variants(n_tokens):
                     await self._measure(f"matmul {name} {n_in}x{o.n_out}{variant}", step, [n_in, o.n_out], n_tokens,
-                                        2 * n_in * o.n_out * n_tokens, o.copies)
+                                        2 * n_in * o.n_out * n_tokens)
+                self.device.free(self._copies)
+                self._copies.clear()
             for label, step, widths in () if o.variants else self._other_steps():
                 await self._measure(label, step, widths, n_tokens)
         self.timer.close()
@@ -135,8 +140,7 @@ class _Bench:
             ("glu", Step("glu", (0, 1), 2, (), {"act": "silu"}, TOKENS, n_ff, "glu"), [n_ff] * 3),
         ]
 
-    async def _measure(self, label: str, step: Step, widths: Sequence[int], n_tokens: int, flop: int = 0,
-                       copies: int = 1) -> None:
+    async def _measure(self, label: str, step: Step, widths: Sequence[int], n_tokens: int, flop: int = 0) -> None:
         if self.deadline.is_over:
             return
         kv = KvLayer(N_HEAD_KV * HEAD_DIM, N_HEAD_KV * HEAD_DIM, 0)
@@ -150,8 +154,8 @@ class _Bench:
         handles: list[Any] = []
         try:
             params = self._buffer(handles, layout.nbytes(n_tokens, 1))
-            dispatches = [await self._dispatch(handles, call, params, widths, n_tokens)
-                          for _ in range(copies) for call in calls]
+            dispatches = [await self._dispatch(handles, call, params, widths, n_tokens, weights)
+                          for weights in self._copies or [None] for call in calls]
             start = max(0, self.options.positions - n_tokens)
             block = layout.pack([0] * n_tokens, start, [])
             seconds = len(calls) * await self.timer.seconds(dispatches, params, block)
@@ -167,7 +171,8 @@ class _Bench:
             print(f"{label:{width}} {n_tokens:4} tokens {seconds * 1e6:10.1f} us" + (f" {row['gflops']:8.3f} GFLOP/s" if flop else ""),
                   flush=True)
 
-    async def _dispatch(self, handles: list[Any], call: Call, params: Any, widths: Sequence[int], n_tokens: int) -> Dispatch:
+    async def _dispatch(self, handles: list[Any], call: Call, params: Any, widths: Sequence[int], n_tokens: int,
+                        weights: Any) -> Dispatch:
         key, x, y = call.choose(n_tokens)
         pipeline = await self.device.create_pipeline(kernel_source(key.file, dict(key.values)), key.label, key.bindings)
         dims = self._buffer(handles, 64, uniform=True)
@@ -175,7 +180,8 @@ class _Bench:
         buffers: dict[Operand, Any] = {}
         for operand in call.operands:
             if operand not in buffers:
-                buffers[operand] = self._operand(handles, operand, widths, n_tokens)
+                is_weight = operand.kind == "matrix"
+                buffers[operand] = weights if is_weight else self._operand(handles, operand, widths, n_tokens)
         entries = [(dims, 0, 64), (params, 0, None), *((buffers[operand], 0, None) for operand in call.operands)]
         handles.append(self.device.create_bind_group(key.bindings, entries, call.name))
         await self.device.check()
@@ -190,9 +196,7 @@ class _Bench:
             return self._buffer(handles, 4 * N_HEAD * HEAD_DIM)
         if operand.kind == "partials":
             return self._buffer(handles, operand.key)
-        if operand.kind == "grid":
-            return self._filled(handles, grid_bytes(operand.key))
-        return self._filled(handles, self._weights)
+        return self._filled(handles, grid_bytes(operand.key))
 
     def _buffer(self, handles: list[Any], size: int, uniform: bool = False) -> Any:
         handles.append(self.device.create_buffer(size, uniform=uniform, label="bench"))

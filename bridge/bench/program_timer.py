@@ -11,6 +11,8 @@ from bridge.gpu.device import Device, Dispatch
 
 TARGET_SECONDS = 0.04
 """Of one program: far above the jitter of a submission, far below what a system's watchdog allows."""
+GPU_TARGET_SECONDS = 0.01
+"""The same where a GPU tells the time itself, to a microsecond."""
 MAX_DISPATCHES = 2048
 FEW = 4
 """So many dispatches may differ from each other, and are always timed together."""
@@ -46,6 +48,11 @@ class ProgramTimer:
         self._result = device.create_buffer(4, label="timer")
         self._readback = device.create_readback(self._result, 4, 4, 1)
 
+    @property
+    def target(self) -> float:
+        """Seconds that a program should take to be timed well."""
+        return TARGET_SECONDS if self._clock or self._device.info.is_software else GPU_TARGET_SECONDS
+
     def close(self) -> None:
         self._device.free([self._readback, self._result])
 
@@ -62,10 +69,10 @@ class ProgramTimer:
             # Without their costs, by which the device would cut the program into several submits (bridge.gpu.pacing).
             program = [replace(dispatches[i % len(dispatches)], cost=(0.0, 0.0)) for i in range(count)]
             found = await self._best(program, params, block, ROUNDS if count > 1 else 1)
-            if found >= TARGET_SECONDS or count == MAX_DISPATCHES:
+            if found >= self.target or count == MAX_DISPATCHES:
                 return max(NOTHING, found / count)
             # As many as are expected to take long enough, but at most 80 times as many: the first were cold.
-            wanted = count * TARGET_SECONDS / max(found, TARGET_SECONDS / 64)
+            wanted = count * self.target / max(found, self.target / 64)
             count = min(MAX_DISPATCHES, max(2 * count, int(1.25 * wanted)))
             if len(dispatches) < count < MAX_DISPATCHES:
                 count -= count % len(dispatches)
