@@ -26,7 +26,7 @@ DEFAULT_N_CTX = 4096
 DEFAULT_N_UBATCH = 64
 REFERENCE_N_UBATCH = 512
 SOFTWARE_N_UBATCH = 16
-"""On a software adapter: a batch is one submission, which a cancellation has to wait for; larger ones are no faster there."""
+"""On a software adapter: a prompt's progress is told after each batch, and 64 are only a tenth faster there."""
 MAX_OUTPUTS = 8
 """Rows of logits in one batch: they are as wide as the vocabulary."""
 MAX_TEXTS = 64
