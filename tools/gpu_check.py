@@ -153,7 +153,8 @@ class Check:
             found = gpu_check_tests.run_in_processes(n_processes, seconds, seconds + GRACE, Path(folder),
                                                      self._options.only)
         self.results["correctness"] = found
-        self._problems += [f"test {test['test']}: {test['message']}" for test in found["failed"]] + found["crashed"]
+        self._problems += [f"test {test['test']}: {_last_words(test['message'])}" for test in found["failed"]]
+        self._problems += found["crashed"]
         self._missing += found["stopped"]
         if found["not_run"]:
             self._missing.append(f"{found['not_run']} tests")
@@ -228,6 +229,13 @@ class Check:
         partial = self._options.out.with_name(self._options.out.name + ".part")
         partial.write_text(json.dumps(self.results, indent=1))
         os.replace(partial, self._options.out)
+
+
+def _last_words(message: str) -> str:
+    """The line of a test's report that says what was wrong."""
+    lines = [line for line in message.splitlines() if line.strip()]
+    errors = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")]
+    return (errors or lines or [""])[-1]
 
 
 def _summary(model: str, figures: dict[str, Any]) -> str:

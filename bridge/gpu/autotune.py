@@ -66,9 +66,11 @@ def questions(info: AdapterInfo, exact: bool, n_ubatch: int) -> list[Question]:
 
 
 def other_lanes(tuning: Tuning) -> Candidates:
-    """The shape for single tokens with other lanes and rows."""
+    """The shape for single tokens with other lanes and rows; none where its kernel has no lanes."""
     single, *others = tuning.matmul
-    found = {}
+    found: dict[str, Tuning] = {}
+    if not isinstance(single, LaneShape):
+        return found
     for workgroup, lanes, rows, invocations in LANES:
         shape = replace(single, workgroup=workgroup, lanes=lanes, rows=rows, invocations=invocations)
         found[f"{workgroup} {lanes} {rows} {invocations}"] = replace(tuning, matmul=(shape, *others))

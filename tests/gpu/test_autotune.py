@@ -225,3 +225,9 @@ def test_features_that_do_not_work_are_done_without(device, monkeypatch, tuning,
     monkeypatch.setattr(wgsl, "kernel_text", lambda path: kernel_text(path).replace(right, f"1.5 * {right}"))
     assert without_features(tuning) != tuning
     assert _check(device, tuning) == ["gpu_features_unusable:core_kernels_used"]
+
+
+def test_kernels_without_lanes_or_tiles_have_no_other_sizes():
+    """As where a GPU is asked to run what software adapters do."""
+    assert autotune.other_lanes(SOFTWARE) == {}
+    assert all(found == SOFTWARE for found in autotune.other_tiles(SOFTWARE).values())

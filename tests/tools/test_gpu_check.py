@@ -65,6 +65,15 @@ def test_a_process_that_died_leaves_what_it_wrote(tmp_path):
     assert found["stopped"] == ["a process of tests hung or was slow after b"] and len(found["crashed"]) == 1
 
 
+@pytest.mark.parametrize("message, words", [
+    ("assert x\nE   AssertionError: differs by 2\nE     and 3\n\nfile.py:9: AssertionError", "and 3"),
+    ("Fatal\nsomething\n", "something"),
+    ("", ""),
+])
+def test_what_a_test_says_last(message, words):
+    assert gpu_check._last_words(message) == words
+
+
 def test_a_part_that_fails_or_hangs_leaves_the_others_and_the_file(check):
     assert check._part("good", python("print('{\"a\": 1}')"), 30)["json"] == {"a": 1}
     assert "status 3" in check._part("bad", python("import sys; sys.exit(3)"), 30)["problem"]
