@@ -46,7 +46,7 @@ from bridge.plan.batch import BatchLayout
 from bridge.plan.plan import Plan, Step, constant
 from bridge.sampling.selection import Selected, Selection
 
-LONGEST_DISPATCH_S = 0.5
+LONGEST_DISPATCH_S = 0.25
 """A dispatch cannot be cut; of longer ones the batch is taken in parts."""
 
 class GpuSession:

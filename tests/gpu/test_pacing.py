@@ -1,13 +1,21 @@
 """Submits short enough for watchdogs: what a pacer learns of devices of any speed, and batches that it cuts."""
 
 import asyncio
+import random
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from bridge.gguf import open_gguf
+from bridge.gpu.device import AdapterInfo, Limits
 from bridge.gpu.pacing import CAREFUL, TARGET_S, Pacer, Work
-from bridge.gpu.session import LONGEST_DISPATCH_S
+from bridge.gpu.session import LONGEST_DISPATCH_S, GpuSession
+from bridge.gpu.tuning import HARDWARE
+from bridge.models import build_graph
+from bridge.plan import lower
+from bridge.plan.batch import BatchLayout
+from bridge.synth.model import open_synth
 from tests.gpu.harness import assert_close, open_session, reference_of
 from tests.gpu.test_session import N_VOCAB, tiny_model
 
@@ -22,10 +30,11 @@ class Gpu:
         self.free_at = 0.0
         self.pacer = Pacer(latency_s, lambda: self.now)
 
-    def run(self, work, n_keys=0, rows=True):
-        """How long each piece of a batch took."""
+    def run(self, work, n_keys=0, rows=True, factors=None):
+        """How long each piece of a batch took, of which dispatches may take longer than estimated by ``factors``."""
         ends = self.pacer.begin(work, n_keys)
         units, pieces, done_at = work.units(n_keys), [], []
+        units = [unit * factor for unit, factor in zip(units, factors)] if factors else units
         for first, end in pairwise((0, *ends)):
             seconds = sum(units[first:end]) / self.speed + self.overhead
             self.free_at = max(self.now, self.free_at) + seconds
@@ -191,3 +200,61 @@ def test_a_batch_whose_dispatches_are_too_long_is_taken_in_parts(device, monkeyp
         await session.close()
 
     asyncio.run(compare())
+
+
+class WeakDevice:
+    """No device, but the time that one takes for which the estimate of each dispatch is wrong by up to 3, either way."""
+
+    limits, info, notes, lost = Limits(), AdapterInfo(), (), None
+
+    def __init__(self, units_per_second):
+        self.gpu, self.factors = Gpu(units_per_second), {}
+        self.pacer = self.gpu.pacer
+
+    def create_program(self, dispatches, params, readback=None):
+        return Work([dispatch.cost for dispatch in dispatches]), [self.factor(dispatch) for dispatch in dispatches]
+
+    def factor(self, dispatch):
+        pipeline = dispatch.pipeline
+        return self.factors.setdefault(pipeline, 3 ** (2 * random.Random(pipeline).random() - 1))
+
+    async def run(self, program, params, n_rows=0, n_keys=0):
+        work, factors = program
+        self.gpu.run(work, n_keys, n_rows > 0, factors)
+
+
+def session_without_weights(device, name, n_ubatch=64):
+    """A session that can be asked to evaluate, with nothing on the device."""
+    source = open_synth(name)
+    file = open_gguf(source)
+    plan = lower(build_graph(file.metadata, file.tensors, 4096, None), HARDWARE.rules)
+    session = GpuSession(device, plan, n_ctx=4096, n_ubatch=n_ubatch, kv_type="f16", max_outputs=1, tuning=HARDWARE,
+                         exact=True, autotune=False)
+    session._kernels.pipelines = {choice.pipeline: choice.pipeline.label for call in session._kernels.calls
+                                  for choice in call.choices}
+    session._bind_groups = [None] * len(session._kernels.calls)
+    session._readbacks = {"logits": None}
+    session._layout = BatchLayout(plan)
+    return session
+
+
+@pytest.mark.parametrize("speed", [3e9, 3e10, 1e12])
+def test_a_giant_model_on_a_weak_device_never_keeps_it_for_two_seconds(speed):
+    """Operating systems reset a GPU after that; single dispatches of 8B weights take parts of it."""
+    device = WeakDevice(speed)
+    session = session_without_weights(device, "synth:8b-Q4_K_M")
+
+    async def generate():
+        for start in range(0, 256, 64):
+            await session.evaluate([1] * 64, start, [63] if start == 192 else [])
+        for position in range(256, 262):
+            await session.evaluate([1], position, [0])
+
+    asyncio.run(generate())
+    assert max(device.gpu.pieces) < 1
+    if speed >= 3e10:  # below, even a few rows take longer in single dispatches
+        assert sum(piece > 0.3 for piece in device.gpu.pieces) <= 0.05 * len(device.gpu.pieces)
+    if speed == 1e12:
+        device.gpu.pieces.clear()
+        asyncio.run(session.evaluate([1], 262, [0]))
+        assert len(device.gpu.pieces) <= 3, "0.04 s of work by the estimate"
