@@ -229,5 +229,6 @@ def test_features_that_do_not_work_are_done_without(device, monkeypatch, tuning,
 
 def test_kernels_without_lanes_or_tiles_have_no_other_sizes():
     """As where a GPU is asked to run what software adapters do."""
-    assert autotune.other_lanes(SOFTWARE) == {}
-    assert all(found == SOFTWARE for found in autotune.other_tiles(SOFTWARE).values())
+    tuning = with_broadcasts(SOFTWARE, 8)
+    assert autotune.other_lanes(tuning) == {}
+    assert all(found == tuning for found in autotune.other_tiles(tuning).values())
