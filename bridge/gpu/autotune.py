@@ -18,7 +18,15 @@ from typing import Any
 import bridge
 from bridge.errors import DeviceError
 from bridge.gpu.device import F16, PACKED_DOT, SUBGROUPS, AdapterInfo, Device, Dispatch
-from bridge.gpu.tuning import LaneShape, TileShape, Tuning, with_products, with_staging, with_subgroups
+from bridge.gpu.tuning import (
+    LaneShape,
+    TileShape,
+    Tuning,
+    with_bytes,
+    with_products,
+    with_staging,
+    with_subgroups,
+)
 from bridge.plan.batch import pack_head
 
 DEADLINE_S = 0.3
@@ -55,7 +63,8 @@ def questions(info: AdapterInfo, exact: bool, n_ubatch: int) -> list[Question]:
     if SUBGROUPS in info.features:
         asked.append(Question("subgroups", 1, lambda tuning: {
             "registers": with_subgroups(tuning), "workgroup memory": with_subgroups(tuning, False)}))
-    asked.append(Question("x", 1, lambda tuning: {"staged": with_staging(tuning, True), "direct": with_staging(tuning, False)}))
+    may_pack = not exact and PACKED_DOT in info.features and info.subgroup_min_size >= 8
+    asked.append(Question("x", 1, lambda tuning: _other_ways_of_x(tuning, may_pack)))
     asked.append(Question("lanes", 1, other_lanes))
     if n_ubatch >= PROMPT_ROWS:
         types = ["f32", *(name for name, needs in (("f16", F16), ("int8", PACKED_DOT))
@@ -65,15 +74,22 @@ def questions(info: AdapterInfo, exact: bool, n_ubatch: int) -> list[Question]:
     return asked
 
 
+def _other_ways_of_x(tuning: Tuning, may_pack: bool) -> Candidates:
+    found = {"staged": with_staging(tuning, True), "direct": with_staging(tuning, False)}
+    if may_pack and all(shape.subgroups for shape in tuning.matmul if isinstance(shape, LaneShape)):
+        found["bytes"] = with_bytes(tuning)
+    return found
+
+
 def other_lanes(tuning: Tuning) -> Candidates:
-    """The shape for single tokens with other lanes and rows; none where its kernel has no lanes."""
-    single, *others = tuning.matmul
+    """The shapes for single tokens with other lanes and rows; none where their kernel has no lanes."""
     found: dict[str, Tuning] = {}
-    if not isinstance(single, LaneShape):
+    if not isinstance(tuning.matmul[0], LaneShape):
         return found
     for workgroup, lanes, rows, invocations in LANES:
-        shape = replace(single, workgroup=workgroup, lanes=lanes, rows=rows, invocations=invocations)
-        found[f"{workgroup} {lanes} {rows} {invocations}"] = replace(tuning, matmul=(shape, *others))
+        found[f"{workgroup} {lanes} {rows} {invocations}"] = replace(tuning, matmul=tuple(
+            replace(shape, workgroup=workgroup, lanes=lanes, rows=rows, invocations=invocations)
+            if isinstance(shape, LaneShape) and shape.tokens == 1 else shape for shape in tuning.matmul))
     return found
 
 

@@ -65,7 +65,8 @@ class LaneShape:
 
     With ``subgroups`` (the feature) they add up their parts in registers as far as their subgroup goes. Weights with few
     rows are split among more lanes, up to a workgroup, and into tiles of fewer rows, until that many ``invocations`` have
-    something to do. With ``staged`` x goes through workgroup memory, if STAGED_NBYTES of it suffice.
+    something to do. With ``staged`` x goes through workgroup memory, if STAGED_NBYTES of it suffice, and there it may become
+    bytes: ``products`` "int8" needs packed dot products and subgroups of at least 8.
     """
 
     file: ClassVar[str] = "matmul.wgsl"
@@ -77,6 +78,7 @@ class LaneShape:
     subgroups: bool = False
     invocations: int = 0
     staged: bool = False
+    products: str = "f32"
 
     @property
     def from_rows(self) -> int:
@@ -95,7 +97,8 @@ class LaneShape:
 
     @property
     def _staged_nbytes(self) -> int:
-        return 16 * 8 * self.lanes * self.tokens  # eight vec4s of x for each lane
+        """Eight quads of x for each lane, as floats or as bytes with their scale and sum."""
+        return (8 * 4 + 8 if self.products == "int8" else 8 * 16) * self.lanes * self.tokens
 
     @property
     def _is_staged(self) -> bool:
@@ -103,13 +106,14 @@ class LaneShape:
 
     @property
     def values(self) -> dict[str, int | bool | str]:
+        is_packed = self._is_staged and self.products == "int8"
         return {"WORKGROUP": self.workgroup, "LANES": self.lanes, "ROWS": self.rows, "TOKENS": self.tokens,
                 "SHARED": self.lanes > 1, "SUBGROUPS": self.subgroups,
-                "STAGED": self._is_staged,
-                "GROUPS_FILE": "matmul_staged_groups.wgsl" if self._is_staged else "matmul_groups.wgsl"}
+                "STAGED": self._is_staged, "PACKED": is_packed, "SCALED": is_packed,
+                "GROUPS_FILE": f"matmul_{'packed_' if is_packed else 'staged_' if self._is_staged else ''}groups.wgsl"}
 
     def takes(self, format: Format) -> bool:
-        return True
+        return self.products == "f32" or format.type.block_size > 1
 
     def fitted(self, n_rows: int, n_groups: int, least_rows: int) -> LaneShape:
         shape = self
@@ -280,16 +284,24 @@ def with_broadcasts(tuning: Tuning, lanes: int) -> Tuning:
 
 
 def with_staging(tuning: Tuning, staged: bool) -> Tuning:
-    """Lanes read x from workgroup memory, or each for itself."""
+    """Lanes read x from workgroup memory, or each for itself, and multiply floats."""
+    floats = (shape for shape in tuning.matmul if not (isinstance(shape, LaneShape) and shape.products == "int8"))
     return replace(tuning, matmul=tuple(replace(shape, staged=staged) if isinstance(shape, LaneShape) else shape
-                                        for shape in tuning.matmul))
+                                        for shape in floats))
+
+
+def with_bytes(tuning: Tuning) -> Tuning:
+    """Lanes multiply bytes, but for weights of floats."""
+    floats = with_staging(tuning, True).matmul
+    packed = [replace(shape, products="int8") for shape in floats if isinstance(shape, LaneShape)]
+    return replace(tuning, matmul=tuple(sorted((*floats, *packed), key=lambda shape: shape.from_rows)))
 
 
 def without_features(tuning: Tuning) -> Tuning:
     """The same with kernels that every adapter can run."""
     if any(isinstance(shape, BroadcastShape) for shape in tuning.matmul):
         return replace(tuning, matmul=SOFTWARE.matmul)
-    return with_products(with_subgroups(tuning, False), "f32")
+    return with_products(with_subgroups(with_staging(tuning, True), False), "f32")
 
 
 def with_products(tuning: Tuning, products: str) -> Tuning:

@@ -36,7 +36,13 @@ var<workgroup> parts: array<f32, SUMS * WORKGROUP>;
 
 //@ if STAGED
 const STAGED_QUADS: u32 = 8u;  // of a group, at most
+//@ if PACKED
+//@ include packed_dot.wgsl
+var<workgroup> staged: array<u32, TOKENS * STAGED_QUADS * LANES>;
+var<workgroup> staged_scales: array<vec2<f32>, TOKENS * LANES>;  // of each group, and the sum of its elements
+//@ else
 var<workgroup> staged: array<vec4<f32>, TOKENS * STAGED_QUADS * LANES>;
+//@ end
 var<workgroup> staged_squares: array<f32, TOKENS * WORKGROUP>;
 
 // Where quad `quad` of the group of a lane is: neighbouring quads, stored at once, and the same quad of neighbouring lanes,

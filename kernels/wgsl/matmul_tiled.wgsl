@@ -46,9 +46,7 @@ fn place_of(quad: u32, row: u32, n: u32) -> u32 { return quad * n + (row ^ (quad
 
 //@ if SCALED
 //@ if INT8
-fn dot_sixteen(a: vec4<u32>, b: vec4<u32>) -> i32 {
-  return (dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y)) + (dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w));
-}
+//@ include packed_dot.wgsl
 //@ else
 fn sum_of(v: vec4<f16>) -> f32 {
   let floats = vec4<f32>(v);

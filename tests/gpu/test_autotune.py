@@ -12,7 +12,7 @@ from bridge.gpu import autotune, kept_texts, wgsl
 from bridge.gpu.autotune import DEADLINE_S, Autotune
 from bridge.gpu.device import F16, PACKED_DOT, SUBGROUPS, AdapterInfo, Dispatch
 from bridge.gpu.tuning import (
-    HARDWARE, SOFTWARE, TileShape, tuning_for, with_broadcasts, with_subgroups, without_features,
+    HARDWARE, SOFTWARE, LaneShape, TileShape, tuning_for, with_broadcasts, with_subgroups, without_features,
 )
 from bridge.kernels import kernel_text
 from tests.gpu.harness import assert_close, open_session, reference_of
@@ -102,9 +102,24 @@ def test_the_fastest_products_and_tiles_are_taken(products):
     assert shapes == {(from_rows, name, size) for from_rows, size in ((9, 128), (40, 64)) for name in {"f32", products}}
 
 
+@pytest.mark.parametrize("size, exact, names", [(32, False, {"f32", "int8"}), (4, False, {"f32"}), (32, True, {"f32"})])
+def test_lanes_may_multiply_bytes_where_subgroups_are_large_enough(size, exact, names):
+    def seconds(tuning, n_rows):
+        """The last shape for one token is the one that is taken."""
+        single = [shape for shape in tuning.matmul if shape.tokens == 1][-1]
+        return 1e-5 * n_rows * (0.5 if single.products == "int8" and single.subgroups else 1.0)
+
+    device = ScriptedDevice(seconds, replace(EVERYTHING, subgroup_min_size=size))
+    found = search(device, exact=exact)
+    lanes = [shape for shape in found.matmul if isinstance(shape, LaneShape)]
+    assert {shape.products for shape in lanes} == names and lanes[0].products == "f32"
+    assert [shape.from_rows for shape in found.matmul] == sorted(shape.from_rows for shape in found.matmul)
+    assert without_features(found).matmul == HARDWARE.matmul
+
+
 def test_who_wants_exact_results_gets_floats():
     found = search(ScriptedDevice(prefers(products="int8", rows=8)), exact=True)
-    assert {shape.products for shape in found.matmul if isinstance(shape, TileShape)} == {"f32"}
+    assert {shape.products for shape in found.matmul} == {"f32"}
     assert found.matmul[-1].rows == 8
 
 

@@ -10,7 +10,7 @@ from bridge.gguf import open_gguf
 from bridge.gpu.calls import Call, CallBuilder, Choice
 from bridge.gpu.device import Limits
 from bridge.gpu.steps import calls_of
-from bridge.gpu.tuning import HARDWARE, SOFTWARE, TileShape
+from bridge.gpu.tuning import HARDWARE, SOFTWARE, TileShape, with_bytes, with_subgroups
 from bridge.gpu.weights import place_weights
 from bridge.graph import GraphBuilder, RopeTable, cache
 from bridge.graph.cache import CacheLayout
@@ -127,6 +127,16 @@ def test_a_fused_layer_in_tiles(device, name, products, tolerance):
     tuning = replace(HARDWARE, matmul=(*HARDWARE.matmul[:1], replace(TILES["f32"], from_rows=1), TILES[products]), norm_apart=1)
     got, expected = run(device, layer.graph, layer.tensors, [([1, 2, 3, 4, 5, 6, 7], 0), ([9, 10, 11], 7)], tuning=tuning)
     assert_close(got, expected, tolerance)
+
+
+@pytest.mark.parametrize("name", ["two formats", "whole tensors", "super-blocks", "a grid beside another format"])
+def test_a_fused_layer_in_bytes(device, name):
+    """Norms are inside the products for one and three tokens."""
+    if device.info.subgroup_min_size < 8:
+        pytest.skip("this adapter has no subgroups of at least 8")
+    layer = Layer(**LAYERS[name])
+    got, expected = run(device, layer.graph, layer.tensors, [([1, 2, 3], 0), ([8], 3)], tuning=with_bytes(with_subgroups(HARDWARE)))
+    assert_close(got, expected, 3e-2)
 
 
 @pytest.mark.parametrize("n_rows, parts", [(40, {"q": 2, "k": 1, "v": 1, "gate": 5}),

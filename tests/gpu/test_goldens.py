@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bridge.gpu.tuning import HARDWARE, with_products, with_subgroups
+from bridge.gpu.tuning import HARDWARE, with_bytes, with_products, with_subgroups
 from bridge.gpu.wgpu_device import request_device
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
@@ -58,10 +58,13 @@ def test_what_hardware_adapters_fuse_changes_nothing(name, tuning, monkeypatch):
     asyncio.run(_check(golden(name), n_ubatch=64))
 
 
-@pytest.mark.parametrize("name, products", [("gemma3-f16", "f16"), ("quant-llama-Q4_K_M", "f16"),
-                                            ("quant-llama-Q4_K_M", "int8"), ("phi3-q8_0", "int8")])
-def test_products_in_narrower_types_are_within_llama_cpps_own_rounding(name, products, monkeypatch):
-    _with_tuning(monkeypatch, with_products(HARDWARE, products))
+@pytest.mark.parametrize("name, tuning", [
+    ("gemma3-f16", with_products(HARDWARE, "f16")), ("quant-llama-Q4_K_M", with_products(HARDWARE, "f16")),
+    ("quant-llama-Q4_K_M", with_products(HARDWARE, "int8")),
+    ("phi3-q8_0", with_bytes(with_products(with_subgroups(HARDWARE), "int8"))),
+])
+def test_products_in_narrower_types_are_within_llama_cpps_own_rounding(name, tuning, monkeypatch):
+    _with_tuning(monkeypatch, tuning)
     asyncio.run(_check(golden(name), "llama_cpp", n_ubatch=64))
 
 

@@ -1,4 +1,4 @@
-"""Products of many tokens in tiles, in each type of products, against the numpy reference."""
+"""Products in each type of elements, of many tokens in tiles and of few, against the numpy reference."""
 
 from dataclasses import replace
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bridge.gpu.calls import CallBuilder
-from bridge.gpu.device import F16, PACKED_DOT, AdapterInfo
+from bridge.gpu.device import F16, PACKED_DOT, SUBGROUPS, AdapterInfo
 from bridge.gpu.formats import FORMATS
 from bridge.gpu.steps import calls_of
-from bridge.gpu.tuning import HARDWARE, SOFTWARE, TileShape, tuning_for, with_products
+from bridge.gpu.tuning import HARDWARE, SOFTWARE, LaneShape, TileShape, tuning_for, with_products
 from bridge.gpu.weights import place_weights
 from bridge.graph.cache import CacheLayout
 from bridge.plan import lower
@@ -126,6 +126,20 @@ def check_experts(device, monkeypatch, type_name, products, parts):
                             max_outputs=N_TOKENS)
         # Twice the tolerance: one product after another.
         assert np.abs(got - expected).max() <= 2 * TOLERANCE[products] * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("n_tokens", [1, 6])
+def test_every_format_in_bytes_for_few_tokens(device, n_tokens):
+    if not {PACKED_DOT, SUBGROUPS} <= set(device.info.features) or device.info.subgroup_min_size < 8:
+        pytest.skip("this adapter has no packed dot products or no subgroups of at least 8")
+    names = [name for name, format in FORMATS.items() if format.type.block_size > 1]
+    graph, tensors = products_of(names)
+    shapes = tuple(LaneShape(64, 16, 4, n, subgroups=True, staged=True, products="int8") for n in (1, 4))
+    got, expected = run(device, graph, tensors, [(list(range(n_tokens)), 0)], tuning=replace(HARDWARE, matmul=shapes))
+    for i, name in enumerate(names):
+        mine, right = (rows[:, i * N_OUT:(i + 1) * N_OUT] for rows in (got, expected))
+        worst = (np.abs(mine - right).max(axis=1) / np.abs(right).max(axis=1)).max()
+        assert TOLERANCE["f32"] < worst <= TOLERANCE["int8"], f"{name} differs by {worst:.2e}"
 
 
 @pytest.mark.parametrize("features, exact, products", [((), False, {"f32"}), ((F16,), True, {"f32"}),
