@@ -102,7 +102,7 @@ class LaneShape:
 
     @property
     def _is_staged(self) -> bool:
-        return self.staged and self._staged_nbytes <= STAGED_NBYTES
+        return self.staged and self.lanes > 1 and self._staged_nbytes <= STAGED_NBYTES
 
     @property
     def values(self) -> dict[str, int | bool | str]:
@@ -301,7 +301,8 @@ def without_features(tuning: Tuning) -> Tuning:
     """The same with kernels that every adapter can run."""
     if any(isinstance(shape, BroadcastShape) for shape in tuning.matmul):
         return replace(tuning, matmul=SOFTWARE.matmul)
-    return with_products(with_subgroups(with_staging(tuning, True), False), "f32")
+    floats = tuple(shape for shape in tuning.matmul if not isinstance(shape, LaneShape) or shape.products == "f32")
+    return with_products(with_subgroups(replace(tuning, matmul=floats), False), "f32")
 
 
 def with_products(tuning: Tuning, products: str) -> Tuning:
