@@ -132,7 +132,7 @@ class LaneShape:
 @dataclass(frozen=True)
 class BroadcastShape:
     """kernels/wgsl/matmul_broadcast.wgsl: the tile of one invocation, and how many ``lanes`` of a subgroup share what they
-    load: 4 or 8, and no more than every subgroup has."""
+    load: 8, or 4 by swaps, and no more than every subgroup has."""
 
     file: ClassVar[str] = "matmul_broadcast.wgsl"
     takes_norm: ClassVar[bool] = True
@@ -153,7 +153,7 @@ class BroadcastShape:
     @property
     def values(self) -> dict[str, int | bool | str]:
         return {"WORKGROUP": self.workgroup, "LANES": self.lanes, "ROWS": self.rows, "TOKENS": self.tokens,
-                "LOADS": 8 // self.lanes}
+                "LOADS": 8 // self.lanes, "SWAPS": self.lanes == 4}
 
     def takes(self, format: Format) -> bool:
         return True
@@ -280,6 +280,7 @@ def with_broadcasts(tuning: Tuning, lanes: int) -> Tuning:
     # The more a load costs next to a multiplication, the more rows should share it: more so with narrow vectors (SwiftShader).
     # There four words cost as much as four loads, on llvmpipe half of it.
     return replace(tuning, matmul=tuple(BroadcastShape(32, lanes, rows=32 // lanes, tokens=tokens) for tokens in (1, 8)),
+                   rules=(*RULES, norm_into_products),  # which cost little where x is loaded once for many rows
                    wide_loads=lanes == 8, wide_anywhere=lanes == 8)
 
 

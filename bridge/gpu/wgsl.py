@@ -9,7 +9,7 @@ comment lines, so that the files stay readable as WGSL:
     //@ include FILE with NAME=TEXT …    (with further strings)
     //@ if NAME  …  //@ else  …  //@ end    (also: if not NAME)
     //@ for r in ROWS  …  ${r}  …  //@ end  (ROWS copies, or as many as a number says; compilers of software adapters do not unroll loops)
-    ${r+OUTS}                              (the sum of two integers)
+    ${r+OUTS}, ${g*QUADS+j}                (sums and products of integers)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Values = Mapping[str, int | bool | str]
 
 _DIRECTIVE = re.compile(r"^\s*//@ (.+)$")
 _DECLARATION = re.compile(r"(?:fn|struct|const|alias) (\w+)")
-_SUBSTITUTION = re.compile(r"\$\{(\w+)(?:\+(\w+))?\}")
+_SUBSTITUTION = re.compile(r"\$\{(\w+)(?:\*(\w+))?(?:\+(\w+))?\}")
 
 
 def kernel_source(file: str, values: Values) -> str:
@@ -83,7 +83,15 @@ def _expand_other(file: str, values: Values, prefix: str) -> Iterator[str]:
 
 
 def _substituted(text: str, values: Values) -> str:
-    return _SUBSTITUTION.sub(lambda m: str(values[m[1]] + values[m[2]] if m[2] else values[m[1]]), text)
+    def value(name: str) -> int | str:
+        return int(name) if name.isdigit() else values[name]
+
+    def result(match: re.Match[str]) -> str:
+        name, factor, summand = match.groups()
+        found = value(name) * value(factor) if factor else value(name)
+        return str(found + value(summand) if summand else found)
+
+    return _SUBSTITUTION.sub(result, text)
 
 
 def _holds(condition: list[str], values: Values) -> bool:

@@ -2,23 +2,31 @@
   let n_spans = dims.n_in / (4u * SPAN_QUADS);
   for (var span = 0u; span < n_spans; span++) {
     //@ for t in TOKENS
-    var quads${t}: array<vec4<f32>, LOADS>;
     //@ for n in LOADS
-    {
-      let i = span * SPAN_QUADS + ${n}u * LANES + lane;
-      //@ if NORM
-      let raw = x[x${t} + i];
-      squares${t} += dot(raw, raw);
-      let element = raw * norm[i];
-      //@ else
-      let element = x[x${t} + i];
-      //@ end
-      //@ if QUANTISED
-      quads${t}[${n}u] = element * QUAD_SCALES;
-      //@ else
-      quads${t}[${n}u] = element;
-      //@ end
-    }
+    let i${t}_${n} = span * SPAN_QUADS + ${n}u * LANES + lane;
+    //@ if NORM
+    let raw${t}_${n} = x[x${t} + i${t}_${n}];
+    squares${t} += dot(raw${t}_${n}, raw${t}_${n});
+    let normed${t}_${n} = raw${t}_${n} * norm[i${t}_${n}];
+    //@ else
+    let normed${t}_${n} = x[x${t} + i${t}_${n}];
+    //@ end
+    //@ if QUANTISED
+    let own${t}_${n} = normed${t}_${n} * QUAD_SCALES;
+    //@ else
+    let own${t}_${n} = normed${t}_${n};
+    //@ end
+    //@ if SWAPS
+    let neighbours${t}_${n} = quadSwapX(own${t}_${n});
+    let even${t}_${n} = select(own${t}_${n}, neighbours${t}_${n}, is_odd);
+    let odd${t}_${n} = select(neighbours${t}_${n}, own${t}_${n}, is_odd);
+    let other_even${t}_${n} = quadSwapY(even${t}_${n});
+    let other_odd${t}_${n} = quadSwapY(odd${t}_${n});
+    let quad${t}_${n*LANES} = select(even${t}_${n}, other_even${t}_${n}, is_upper);
+    let quad${t}_${n*LANES+1} = select(odd${t}_${n}, other_odd${t}_${n}, is_upper);
+    let quad${t}_${n*LANES+2} = select(other_even${t}_${n}, even${t}_${n}, is_upper);
+    let quad${t}_${n*LANES+3} = select(other_odd${t}_${n}, odd${t}_${n}, is_upper);
+    //@ end
     //@ end
     //@ end
     //@ for g in SPAN_GROUPS
@@ -40,7 +48,11 @@
         let w${r} = quad${j}(group${r});
         //@ end
         //@ for t in TOKENS
-        let x_quad${t} = subgroupBroadcast(quads${t}[(${g}u * QUADS + ${j}u) / LANES], (${g}u * QUADS + ${j}u) % LANES);
+        //@ if SWAPS
+        let x_quad${t} = quad${t}_${g*QUADS+j};
+        //@ else
+        let x_quad${t} = subgroupBroadcast(own${t}_0, ${g*QUADS+j}u);
+        //@ end
         //@ if QUANTISED
         total${t} += x_quad${t};
         //@ end
