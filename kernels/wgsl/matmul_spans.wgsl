@@ -13,6 +13,9 @@
     //@ end
     //@ if QUANTISED
     let own${t}_${n} = normed${t}_${n} * QUAD_SCALES;
+    //@ if not SWAPS
+    let own_total${t}_${n} = dot(normed${t}_${n}, OFFSET_MASK);
+    //@ end
     //@ else
     let own${t}_${n} = normed${t}_${n};
     //@ end
@@ -39,7 +42,11 @@
       //@ end
       //@ if QUANTISED
       //@ for t in TOKENS
+      //@ if SWAPS
       var total${t} = vec4<f32>(0.0);
+      //@ else
+      var total${t} = 0.0;
+      //@ end
       //@ end
       //@ end
       //@ for j in QUADS
@@ -54,7 +61,11 @@
         let x_quad${t} = subgroupBroadcast(own${t}_0, ${g*QUADS+j}u);
         //@ end
         //@ if QUANTISED
+        //@ if SWAPS
         total${t} += x_quad${t};
+        //@ else
+        total${t} += subgroupBroadcast(own_total${t}_0, ${g*QUADS+j}u);
+        //@ end
         //@ end
         //@ for r in ROWS
         dot${r}_${t} += dot(w${r}, x_quad${t});
@@ -64,7 +75,11 @@
       //@ end
       //@ for t in TOKENS
       //@ if QUANTISED
+      //@ if SWAPS
       let x_total${t} = dot(total${t}, OFFSET_MASK / QUAD_SCALES);
+      //@ else
+      let x_total${t} = total${t};
+      //@ end
       //@ end
       //@ for r in ROWS
       //@ if QUANTISED
