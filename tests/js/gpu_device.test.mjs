@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { GpuDeviceError, requestDevice } from '../../web/gpu_device.js';
 import { installFakeCaches } from './fake_caches.mjs';
 import { CORE_LIMITS, FakeAdapter, gpuOf, installConstants } from './fake_gpu.mjs';
+import { VirtualTime } from './virtual_time.mjs';
 
 installConstants();
 
@@ -174,49 +175,72 @@ test('of many pieces two are under way, and the device never waits for the next'
   assert.equal((await next).length, 16);
 });
 
-test('a browser that looks at intervals is kept awake, by measuring and not by name', async () => {
-  const { device, fake } = await opened({ lookMs: 100 });
-  const program = await programOf(device, 2);
-  fake.queue.submitMs = 10;
-  const begun = performance.now();
-  for (let i = 0; i < 5; i++) await device.run(program, PARAMS, 1);
-  const took = performance.now() - begun;
-  assert.ok(took < 5 * 60, `five batches of 10 ms took ${took} ms`);
-  const { latencyMs, notes } = JSON.parse(device.describe());
-  assert.ok(latencyMs < 60);
-  assert.deepEqual(notes, ['webgpu_completion_at_intervals:polling']);
-  const { empty } = fake.queue;
-  await turn(20);
-  assert.equal(fake.queue.empty, empty, 'nothing is submitted when nobody waits');
-  assert.equal(JSON.parse(device.counters()).submits, 5);
-  device.destroy();
-});
+async function inVirtualTime(run) {
+  const time = new VirtualTime().install();
+  try {
+    await run(time);
+  } finally {
+    time.uninstall();
+  }
+}
+
+for (const phase of [0, 37, 99]) {
+  test(`a browser that looks at intervals is kept awake, by measuring and not by name, ${phase} ms after a look`, async () => {
+    await inVirtualTime(async (time) => {
+      const { device, fake } = await time.until(opened({ lookMs: 100 }));
+      const program = await time.until(programOf(device, 2));
+      fake.queue.submitMs = 10;
+      await time.pass(phase);
+      const begun = time.now;
+      for (let i = 0; i < 5; i++) await time.until(device.run(program, PARAMS, 1));
+      assert.ok(time.now - begun <= 5 * (10 + 4), `five batches of 10 ms took ${time.now - begun} ms`);
+      const { latencyMs, notes } = JSON.parse(device.describe());
+      assert.ok(latencyMs <= 2);
+      assert.deepEqual(notes, ['webgpu_completion_at_intervals:polling']);
+      const { empty } = fake.queue;
+      await time.pass(20);
+      assert.equal(fake.queue.empty, empty, 'nothing is submitted when nobody waits');
+      assert.equal(JSON.parse(device.counters()).submits, 5);
+      device.destroy();
+    });
+  });
+}
 
 test('a browser that tells at once is left alone', async () => {
-  const { device, fake } = await opened();
-  const asked = fake.queue.empty;
-  assert.ok(asked <= 3);
-  const program = await programOf(device, 2);
-  fake.queue.submitMs = 15;
-  await device.run(program, PARAMS, 1);
-  assert.equal(fake.queue.empty, asked);
-  assert.deepEqual(JSON.parse(device.describe()).notes, []);
+  await inVirtualTime(async (time) => {
+    const { device, fake } = await time.until(opened());
+    const asked = fake.queue.empty;
+    assert.ok(asked <= 2);
+    const program = await time.until(programOf(device, 2));
+    fake.queue.submitMs = 15;
+    await time.until(device.run(program, PARAMS, 1));
+    assert.equal(fake.queue.empty, asked);
+    assert.deepEqual(JSON.parse(device.describe()).notes, []);
+  });
 });
 
-test('a device whose answers are late for other reasons is left alone, too', async () => {
-  const adapter = new FakeAdapter();
-  const slow = { requestDevice: async (descriptor) => {
-    const fake = await adapter.requestDevice(descriptor);
-    fake.queue.done = () => turn(40); // whatever is submitted meanwhile
-    return fake;
-  }, limits: CORE_LIMITS };
-  const device = await requestDevice({ gpu: gpuOf(slow) });
-  const { queue } = adapter.made;
-  const asked = queue.empty;
-  await device.run(await programOf(device, 2), PARAMS, 1);
-  assert.equal(queue.empty, asked);
-  assert.ok(JSON.parse(device.describe()).latencyMs >= 35);
-});
+for (const [what, delays] of [['always', [40]], ['for a moment', [30, 60, 5, 4]], ['now and then', [5, 90, 3, 5, 80]]]) {
+  test(`a device whose answers are late ${what} for other reasons is left alone, too`, async () => {
+    await inVirtualTime(async (time) => {
+      const adapter = new FakeAdapter();
+      let count = 0;
+      const slow = {
+        limits: CORE_LIMITS,
+        requestDevice: async (descriptor) => {
+          const fake = await adapter.requestDevice(descriptor);
+          fake.queue.done = () => turn(delays[count++ % delays.length]); // whatever is submitted meanwhile
+          return fake;
+        },
+      };
+      const device = await time.until(requestDevice({ gpu: gpuOf(slow) }));
+      const { queue } = adapter.made;
+      const asked = queue.empty;
+      await time.until(programOf(device, 2).then((program) => device.run(program, PARAMS, 1)));
+      assert.equal(queue.empty, asked);
+      assert.deepEqual(JSON.parse(device.describe()).notes, []);
+    });
+  });
+}
 
 for (const [message, told] of [['the driver was reset', 'the driver was reset'], ['', 'unknown']]) {
   test(`a device lost with ${message ? 'a' : 'no'} message fails what is under way and every later call`, async () => {

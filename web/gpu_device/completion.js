@@ -32,8 +32,10 @@ export class Completion {
     if (this.latencyMs <= SLOW_MS) return;
     this.#pokes = true;
     const pokedMs = await this.#idleMs();
-    this.#pokes = pokedMs < this.latencyMs / 2; // or the machine is just busy
-    this.latencyMs = Math.min(this.latencyMs, pokedMs);
+    this.#pokes = false;
+    // A machine may also be busy for a moment: what was slow before must be slow again.
+    this.#pokes = 2 * pokedMs < Math.min(this.latencyMs, await this.#idleMs());
+    if (this.#pokes) this.latencyMs = pokedMs;
   }
 
   async #idleMs() {
