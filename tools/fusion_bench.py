@@ -89,7 +89,7 @@ async def _round(session: GpuSession, options: argparse.Namespace, times: dict[s
 
 def _summary(session: GpuSession, options: argparse.Namespace,
              times: dict[str, list[tuple[float, float]]]) -> dict[str, Any]:
-    found: dict[str, Any] = {"dispatches_per_token": session.n_dispatches}
+    found: dict[str, Any] = {"dispatches_per_token": session.programs.n_dispatches}
     for kind, first in (("prompt", 1), ("token", options.n_predict)):
         for i, clock in enumerate(("ms", "cpu_ms")):
             found[f"{kind}_{clock}"] = round(1e3 * statistics.median(pair[i] for pair in times[kind][first:]), 1)

@@ -41,8 +41,8 @@ def kernels_of(session: GpuSession, n_tokens: int, position: int) -> list[Kernel
     """The kernels of a batch of ``n_tokens`` tokens from ``position`` on; the last one's best successors are wanted."""
     found: dict[Any, Kernel] = {}
     costs = session.costs
-    splits = session.splits_of(n_tokens, position + n_tokens)
-    batch = session.dispatches(n_tokens, 1, n_splits=splits, selecting=True)
+    splits = session.programs.splits_of(n_tokens, position + n_tokens)
+    batch = session.programs.dispatches(n_tokens, 1, n_splits=splits, selecting=True)
     for i, (step, call, dispatch) in enumerate(batch):
         pipeline = call.choose(1 if call.rows == OUTPUTS else n_tokens)[0]
         cost = costs.of(step, call, 1 if call.rows == OUTPUTS else n_tokens, position)
@@ -68,8 +68,8 @@ async def time_kernels(session: GpuSession, timer: ProgramTimer, tokens: Sequenc
     for kernel in kernels:
         if deadline.is_over:
             break
-        await timer.run(kernel.before, session.params, block)
-        kernel.seconds = await timer.seconds(kernel.dispatches, session.params, block)
+        await timer.run(kernel.before, session.programs.params, block)
+        kernel.seconds = await timer.seconds(kernel.dispatches, session.programs.params, block)
         report(kernel)
     return kernels
 

@@ -2,9 +2,7 @@
 
 Life of a session: ``create`` checks that the kernels can run the plan on this device, before anything is downloaded, and
 starts compiling; ``load_weights`` streams the file into buffers meanwhile, while the fastest kernels are found
-(bridge.gpu.autotune); ``evaluate`` replays. A program, the list of
-dispatches for a bucket of tokens and of output rows, is made when it is first needed and kept: it is a list of what
-exists already, so that no GPU object is made per batch.
+(bridge.gpu.autotune); ``evaluate`` replays the program for a batch (bridge.gpu.programs).
 """
 
 from __future__ import annotations
@@ -15,18 +13,16 @@ from typing import Any
 
 from bridge.errors import Cancelled, DeviceError, InputError, UnsupportedError
 from bridge.gpu.autotune import Autotune
-from bridge.gpu.calls import Call, Operand, quads
+from bridge.gpu.calls import Operand
 from bridge.gpu.costs import Costs
-from bridge.gpu.device import Device, Dispatch
-from bridge.gpu.formats import grid_bytes
+from bridge.gpu.device import Device
 from bridge.gpu.kernels import Kernels
 from bridge.gpu.memory import FLOAT_BYTES, ROW_MULTIPLE, memory_of
-from bridge.gpu.pacing import Work
+from bridge.gpu.programs import Programs
 from bridge.gpu.selection import (
     CHAINS,
     MAX_AHEAD,
     MAX_SELECTED,
-    READBACK_WORDS,
     SELECTION,
     Chain,
     Flight,
@@ -38,16 +34,16 @@ from bridge.gpu.selection import (
 from bridge.gpu.selftest_selection import selection_is_right
 from bridge.gpu.tuning import Tuning, tuning_for
 from bridge.gpu.weights import place_weights, segments_of, to_floats
-from bridge.gpu.work import work_of
 from bridge.graph.cache import CacheLayout, CacheReach, cache_types
-from bridge.graph.graph import EMBEDDINGS, LOGITS, OUTPUTS, TOKENS
+from bridge.graph.graph import EMBEDDINGS, LOGITS
 from bridge.graph.states import StateCopies
 from bridge.plan.batch import BatchLayout
-from bridge.plan.plan import Plan, Step, constant
+from bridge.plan.plan import Plan
 from bridge.sampling.selection import Selected, Selection
 
 LONGEST_DISPATCH_S = 0.25
 """A dispatch cannot be cut; of longer ones the batch is taken in parts."""
+
 
 class GpuSession:
     """See bridge.runtime.backend.Session. The device is the caller's; everything made on it here is freed by ``close``."""
@@ -68,13 +64,9 @@ class GpuSession:
         self._kernels = Kernels(device, plan, self._placement, self.cache, tuning, n_ctx=n_ctx, n_ubatch=n_ubatch,
                                 max_outputs=max_outputs)
         self.states = StateCopies(bool(plan.states))
-        self._buffers: dict[Operand, Any] = {}
-        self._handles: list[Any] = []
-        self._programs: dict[tuple[int, int, int, str], tuple[Any, Work]] = {}
+        self.programs = Programs(device, plan, self._placement, self._kernels, self.memory, n_ubatch=n_ubatch,
+                                 max_outputs=max_outputs)
         self._reads_whole_texts = any(step.kernel in ("text_attention", "text_mean") for step in plan.steps)
-        self._bind_groups: list[Any] = []
-        self._params: Any = None
-        self._readbacks: dict[str, Any] = {}
         self._preparation: asyncio.Task | None = None
         self._may_measure = asyncio.Event()
         self._selects = True
@@ -113,8 +105,7 @@ class GpuSession:
         All memory is allocated first, so that a device that has too little says so before the download.
         """
         try:
-            self._create_buffers()
-            self._create_bind_groups()
+            self.programs.create()
             await self._device.check()
             self._may_measure.set()
         except DeviceError as error:
@@ -122,7 +113,7 @@ class GpuSession:
                               f"could not all be made: {error}") from error
         segments = segments_of(self._placement, tensors, {
             (operand.key, operand.part) if operand.kind == "matrix" else operand.key: buffer
-            for operand, buffer in self._buffers.items() if operand.kind in ("matrix", "vector")
+            for operand, buffer in self.programs.buffers.items() if operand.kind in ("matrix", "vector")
         })
         upload = asyncio.ensure_future(self._device.upload(source, segments, progress, cancel))
         try:
@@ -133,7 +124,8 @@ class GpuSession:
         for tensor, vector in self._placement.vectors.items():
             if tensor in host:
                 values = to_floats(host[tensor], vector.weight.type)
-                self._device.write_buffer(self._buffers[Operand("vector", vector.name)], FLOAT_BYTES * vector.at, values)
+                buffer = self.programs.buffers[Operand("vector", vector.name)]
+                self._device.write_buffer(buffer, FLOAT_BYTES * vector.at, values)
         factors = {name: to_floats(host[name], tensors[name].type.name) for name in self._placement.host}
         self._layout = BatchLayout(self._plan, factors)
         await self._device.check()
@@ -146,7 +138,7 @@ class GpuSession:
         record = await self._run(LOGITS, tokens, start, outputs, selection=selection)
         selected = read_record(record.cast("B").cast("I"), self._n_logits, selection)
         if selected is None:  # the sampler says what is wrong with them, or finds its way
-            buffer = self._buffers[Operand("slot", self._plan.results[LOGITS].slot)]
+            buffer = self.programs.buffers[Operand("slot", self._plan.results[LOGITS].slot)]
             return memoryview(await self._device.read_buffer(buffer, 0, FLOAT_BYTES * self._n_logits)).cast("f")
         return selected
 
@@ -157,12 +149,12 @@ class GpuSession:
 
     async def decode_ahead(self, token: int, start: int, selections: Sequence[Selection]) -> Flight:
         self._check_batch([token], 1, start, start + len(selections))
-        n_splits = [self.splits_of(1, start + 1 + i) for i in range(len(selections))]
+        n_splits = [self.programs.splits_of(1, start + 1 + i) for i in range(len(selections))]
         n = next((i for i, n in enumerate(n_splits) if n != n_splits[0]), len(n_splits))  # as many as one program does
         chain, readback = Chain(selections[:n]), CHAINS[self._n_flights % len(CHAINS)]
         if readback in self._flights:
             await self._flights.pop(readback).settle()
-        program, _ = self._program(LOGITS, 1, 1, start + n, readback)
+        program, _ = self.programs.program(LOGITS, 1, 1, start + n, readback)
         params = [self._layout.pack([token], start + i, [0], selection=packed) for i, packed in enumerate(chain.packed())]
         self.reach.begin(start)
         under_way = self._device.begin_chain(program, params, chain.n_words, chain.link())
@@ -216,7 +208,7 @@ class GpuSession:
         end, n_rows, packed = start + len(tokens), len(outputs), b""
         if selection:
             n_rows, packed = record_words(selection), pack_selection(selection)
-        program, _ = self._program(result, len(tokens), len(outputs), end, SELECTION if selection else None)
+        program, _ = self.programs.program(result, len(tokens), len(outputs), end, SELECTION if selection else None)
         self.reach.begin(start)
         copies = self.states.begin(start)
         params = self._layout.pack(tokens, start, outputs, texts, copies, packed)
@@ -237,7 +229,7 @@ class GpuSession:
             half = -(-size // 2)
             if outputs and outputs[0] < (n - 1) // half * half:
                 break
-            _, work = self._program(result, size, len(outputs), n_keys)
+            _, work = self.programs.program(result, size, len(outputs), n_keys)
             if self._device.pacer.seconds(max(work.units(n_keys))) <= LONGEST_DISPATCH_S:
                 break
             size = half
@@ -272,10 +264,8 @@ class GpuSession:
             await _settled(self._preparation)
         for flight in self._flights.values():
             await flight.settle()
-        programs = [program for program, _ in self._programs.values()]
-        self._device.free([*programs, *self._bind_groups, *self._handles, *self._buffers.values()])
-        for held in (self._programs, self._bind_groups, self._handles, self._buffers, self._flights):
-            held.clear()
+        self._flights.clear()
+        self.programs.free()
 
     def _require_open(self) -> None:
         if self._layout is None or self._closed:
@@ -283,10 +273,11 @@ class GpuSession:
 
     def _saved(self, n_tokens: int, copy: int) -> list[tuple[Any, int, int]]:
         """What read_kv gives, in its order: buffer, offset and bytes."""
-        caches = [(self._buffers[Operand(part.kind, part.layer)], first * part.row_nbytes, count * part.row_nbytes)
+        buffers = self.programs.buffers
+        caches = [(buffers[Operand(part.kind, part.layer)], first * part.row_nbytes, count * part.row_nbytes)
                   for part in self.cache.parts for first, count in part.saved(n_tokens)]
         widths = [FLOAT_BYTES * width for width in self._plan.states]
-        return caches + [(self._buffers[Operand("state", i)], copy * nbytes, nbytes) for i, nbytes in enumerate(widths)]
+        return caches + [(buffers[Operand("state", i)], copy * nbytes, nbytes) for i, nbytes in enumerate(widths)]
 
     # preparation
 
@@ -313,7 +304,8 @@ class GpuSession:
             self.notes.append("gpu_features_unusable:core_kernels_used")
         elif self._autotune:
             await self._may_measure.wait()
-            search = Autotune(self._device, self._plan.steps, self._heaviest_products, self._params, exact=self._exact,
+            programs = self.programs
+            search = Autotune(self._device, self._plan.steps, programs.heaviest_products, programs.params, exact=self._exact,
                               n_ubatch=self.n_ubatch)
             if not await kernels.may_use(await search.best(kernels.tuning)):
                 self.notes.append("gpu_tuning_unusable:default_used")
@@ -322,97 +314,10 @@ class GpuSession:
             if not self._selects:
                 self.notes.append("gpu_selection_unusable:logits_read")
 
-    async def _heaviest_products(self, tuning: Tuning, n_rows: int) -> list[Dispatch]:
-        """What a search measures: see Kernels.heaviest_products."""
-        indices = self._kernels.heaviest_products(n_rows)
-        calls = await self._kernels.compiled(tuning, indices, n_rows)
-        return [self._dispatch(self._plan.steps[self._kernels.step_of_call[i]], call, self._bind_groups[i], n_rows)
-                for i, call in zip(indices, calls)]
-
-    def _create_buffers(self) -> None:
-        device, memory = self._device, self.memory
-        for operand, nbytes in (memory.weights | memory.slots | memory.selection | memory.cache).items():
-            self._buffers[operand] = device.create_buffer(nbytes, label=_label(operand))
-        for operand in dict.fromkeys(operand for call in self._kernels.calls for operand in call.operands):
-            if operand.kind in ("grid", "constant"):
-                data = grid_bytes(operand.key) if operand.kind == "grid" else constant(operand.key).tobytes()
-                self._buffers[operand] = device.create_buffer(len(data), label=_label(operand))
-                device.write_buffer(self._buffers[operand], 0, data)
-            elif operand.kind == "partials":
-                self._buffers[operand] = device.create_buffer(operand.key, label=_label(operand))
-        self._params = device.create_buffer(memory.params, label="params")
-        self._handles.append(self._params)
-        for name, result in self._plan.results.items():
-            self._create_readback(name, Operand("slot", result.slot), 4 * result.width, 16 * quads(result.width),
-                                  self.max_outputs)
-        for name in READBACK_WORDS.keys() & memory.readbacks.keys():
-            self._create_readback(name, Operand("selection", "record"), FLOAT_BYTES, FLOAT_BYTES, READBACK_WORDS[name])
-
-    def _create_readback(self, name: str, operand: Operand, row_nbytes: int, row_stride: int, n_rows: int) -> None:
-        self._readbacks[name] = self._device.create_readback(self._buffers[operand], row_nbytes, row_stride, n_rows)
-        self._handles.append(self._readbacks[name])
-
-    def _create_bind_groups(self) -> None:
-        """Of every call, with its dimensions in one buffer for all."""
-        device, alignment = self._device, self._device.limits.min_uniform_buffer_offset_alignment
-        stride = -(-max(len(call.dims) for call in self._kernels.calls) // alignment) * alignment
-        dims = device.create_buffer(stride * len(self._kernels.calls), uniform=True, label="dims")
-        self._handles.append(dims)
-        device.write_buffer(dims, 0, b"".join(call.dims.ljust(stride, b"\0") for call in self._kernels.calls))
-        for i, call in enumerate(self._kernels.calls):
-            size = -(-len(call.dims) // 16) * 16
-            entries = [(dims, i * stride, size), (self._params, 0, None),
-                       *((self._buffers[operand], 0, None) for operand in call.operands)]
-            self._bind_groups.append(device.create_bind_group(call.choices[0].pipeline.bindings, entries, call.name))
-
-    @property
-    def n_dispatches(self) -> int:
-        """Dispatches for one token and its logits, which two more look through."""
-        unused = self._unused(LOGITS, selecting=False)
-        return sum(i not in unused and call.takes(1) for i, call in zip(self._kernels.step_of_call, self._kernels.calls))
-
-    def _program(self, result: str, n_tokens: int, n_outputs: int, n_keys: int, selection: str | None = None) -> tuple[Any, Work]:
-        """The program for a batch of that size whose last token sees ``n_keys`` positions, and what its dispatches cost.
-
-        ``selection`` names the readback through which the best tokens come instead of their logits.
-        """
-        n_tokens, n_outputs = _bucket(n_tokens, self.n_ubatch), _bucket(n_outputs, self.max_outputs)
-        n_splits, readback = self.splits_of(n_tokens, n_keys), selection or result
-        key = n_tokens, n_outputs, n_splits, readback
-        found = self._programs.get(key)
-        if found is None:
-            wanted = self.dispatches(n_tokens, n_outputs, result, n_splits, selecting=selection is not None)
-            dispatches = [dispatch for _, _, dispatch in wanted]
-            program = self._device.create_program(dispatches, self._params, self._readbacks[readback])
-            found = self._programs[key] = program, Work([d.cost for d in dispatches])
-        return found
-
-    def splits_of(self, n_tokens: int, n_keys: int) -> int:
-        """Into how many shares the positions are split for a batch whose last token sees ``n_keys`` of them."""
-        return self._kernels.tuning.splits_of(n_keys) if n_tokens == 1 else 1
-
-    def _unused(self, result: str, selecting: bool) -> frozenset[int]:
-        """The steps that lead to something else."""
-        return self._plan.results[result].unused | (frozenset() if selecting else {len(self._plan.steps)})
-
-    def dispatches(self, n_tokens: int, n_outputs: int, result: str = LOGITS, n_splits: int = 1,
-                   selecting: bool = False) -> list[tuple[Step, Call, Dispatch]]:
-        """What a batch of so many tokens and output rows consists of, in order."""
-        unused = self._unused(result, selecting)
-        rows = {TOKENS: n_tokens, OUTPUTS: n_outputs}
-        return [(step, call, self._dispatch(step, call, bind_group, rows[call.rows]))
-                for i, call, bind_group in zip(self._kernels.step_of_call, self._kernels.calls, self._bind_groups)
-                if i not in unused and call.takes(rows[call.rows], n_splits) for step in [self._kernels.steps[i]]]
-
     @property
     def tuning(self) -> Tuning:
         """What its kernels were chosen by, once the weights are there."""
         return self._kernels.tuning
-
-    @property
-    def params(self) -> Any:
-        """The buffer of the parameter block."""
-        return self._params
 
     def parameters(self, tokens: Sequence[int], start: int, outputs: Sequence[int]) -> bytes:
         """The parameter block of a batch; of its logits the best is wanted."""
@@ -423,26 +328,6 @@ class GpuSession:
     def costs(self) -> Costs:
         """What each of the session's calls cannot do without."""
         return Costs(self._plan, self._placement, self.cache)
-
-    def _dispatch(self, step: Step, call: Call, bind_group: Any, n_rows: int) -> Dispatch:
-        pipeline, x, y = call.choose(n_rows)
-        most = self._device.limits.max_compute_workgroups_per_dimension
-        cost = work_of(self._plan, self._placement, step, call, n_rows)
-        return Dispatch(self._kernels.pipelines[pipeline], bind_group, (min(x, most), y, -(-x // most)), cost)
-
-
-def _label(operand: Operand) -> str:
-    """What an error calls a buffer: a tensor's name, "k cache 3", "slot 2"."""
-    if operand.kind in ("matrix", "vector"):
-        return str(operand.key)
-    kind = f"{operand.kind} cache" if operand.kind in ("k", "v") else operand.kind
-    return kind if operand.kind == "constant" else f"{kind} {operand.key}"
-
-
-def _bucket(n: int, most: int) -> int:
-    """The power of two that holds n, but not more than ``most``; 0 for 0."""
-    return min(1 << (n - 1).bit_length(), most) if n else 0
-
 
 async def _first_failure(*futures: asyncio.Future) -> None:
     """Wait for all; when one fails, raise its error at once."""

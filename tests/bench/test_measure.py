@@ -48,7 +48,7 @@ def with_model(device, use, name="synth:tiny-Q8_0"):
 
 def test_kernels_are_the_dispatches_of_a_batch_with_what_they_must_move(device):
     async def find(model):
-        return kernels_of(model.session, 1, 9), kernels_of(model.session, 8, 0), model.session.n_dispatches
+        return kernels_of(model.session, 1, 9), kernels_of(model.session, 8, 0), model.session.programs.n_dispatches
 
     decode, prompt, n_dispatches = with_model(device, find)
     assert sum(len(kernel.dispatches) for kernel in decode) == n_dispatches + 2  # that look through the logits
@@ -91,7 +91,7 @@ def test_each_kernel_is_timed_on_what_a_batch_gives_it(device):
 
     async def time(model):
         kernels = await time_kernels(model.session, timer, range(8), 0, program_timer.Deadline())
-        batch = model.session.dispatches(8, 1, n_splits=model.session.splits_of(8, 8), selecting=True)
+        batch = model.session.programs.dispatches(8, 1, n_splits=model.session.programs.splits_of(8, 8), selecting=True)
         return kernels, [dispatch for *_, dispatch in batch]
 
     kernels, batch = with_model(device, time)

@@ -95,7 +95,7 @@ def test_a_token_in_steady_state_costs_four_calls_one_submit_and_one_map(page_de
             await session.evaluate([position], position, [0])
         after = page_device.counters
         await session.close()
-        return before, after, session.n_dispatches
+        return before, after, session.programs.n_dispatches
 
     before, after, n_dispatches = asyncio.run(decode())
     assert after == replace(before, calls=before.calls + 40, submits=before.submits + 10, maps=before.maps + 10,

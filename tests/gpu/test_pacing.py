@@ -185,7 +185,7 @@ def test_a_batch_whose_dispatches_are_too_long_is_taken_in_parts(device, monkeyp
 
     async def compare():
         session = await open_session(device, graph, tensors, n_ubatch=32)
-        work = Work([dispatch.cost for _, _, dispatch in session.dispatches(32, 1)])
+        work = Work([dispatch.cost for _, _, dispatch in session.programs.dispatches(32, 1)])
         monkeypatch.setattr(device, "pacer", Stubborn(max(work.units(30)) / LONGEST_DISPATCH_S / 3))
         monkeypatch.setattr(device, "run", counted)
         tokens = [i * 7 % N_VOCAB for i in range(30)]
@@ -232,8 +232,8 @@ def session_without_weights(device, name, n_ubatch=64):
                          exact=True, autotune=False)
     session._kernels.pipelines = {choice.pipeline: choice.pipeline.label for call in session._kernels.calls
                                   for choice in call.choices}
-    session._bind_groups = [None] * len(session._kernels.calls)
-    session._readbacks = {"logits": None}
+    session.programs._bind_groups = [None] * len(session._kernels.calls)
+    session.programs._readbacks = {"logits": None}
     session._layout = BatchLayout(plan)
     return session
 

@@ -89,7 +89,7 @@ def test_a_token_in_steady_state_costs_one_submit_and_one_map_and_reads_its_logi
             logits = await session.evaluate([position], position, [0])
             assert len(logits) == N_VOCAB and logits.format == "f"
         assert counters == replace(before, submits=before.submits + 10, maps=before.maps + 10, waits=before.waits + 10,
-                                   dispatches=before.dispatches + 10 * session.n_dispatches,
+                                   dispatches=before.dispatches + 10 * session.programs.n_dispatches,
                                    bytes_read=before.bytes_read + 10 * 4 * N_VOCAB)
         await session.close()
 
