@@ -22,7 +22,7 @@ from tools.browser import FLAGS, require_browser
 
 WEB = Path(__file__).parents[1] / "web"
 ORIGIN = "http://localhost"  # a secure context; nothing listens there, every request is answered from WEB
-PROMISES = {"createPipeline", "readBuffer", "run", "runChain", "check", "drain", "upload"}
+PROMISES = {"createPipeline", "readBuffer", "run", "runChain", "recall", "keep", "check", "drain", "upload"}
 
 PAGE = """<!doctype html><script type=module>
 import { requestDevice } from './gpu_device.js';

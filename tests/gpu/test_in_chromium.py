@@ -160,6 +160,15 @@ def test_lanes_of_several_subgroups(page_device):
     test_operations.test_lanes_within_and_beyond_a_subgroup(page_device, 16, True, True)
 
 
+def test_a_text_is_kept_by_the_page(page_device):
+    async def keep():
+        before = await page_device.recall("0f")
+        await page_device.keep("0f", "kept")
+        return before, await page_device.recall("0f")
+
+    assert asyncio.run(keep()) == (None, "kept")
+
+
 @pytest.mark.parametrize("name, tuning", [("normed heads", ROW_KERNELS), ("two formats with biases", ROW_KERNELS),
                                           ("whole tensors", BROADCASTS)])
 def test_fused_layers(page_device, name, tuning):
