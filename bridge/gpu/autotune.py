@@ -69,7 +69,8 @@ def questions(info: AdapterInfo, exact: bool, n_ubatch: int) -> list[Question]:
     if n_ubatch >= PROMPT_ROWS:
         types = ["f32", *(name for name, needs in (("f16", F16), ("int8", PACKED_DOT))
                           if needs in info.features and not exact)]
-        asked.append(Question("products", PROMPT_ROWS, lambda tuning: {name: with_products(tuning, name) for name in types}))
+        asked.append(Question("products", PROMPT_ROWS,
+                              lambda tuning: {name: with_products(tuning, name) for name in types}))
         asked.append(Question("tiles", PROMPT_ROWS, other_tiles))
     return asked
 

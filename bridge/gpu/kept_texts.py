@@ -10,7 +10,7 @@ MAX_BYTES = 4096
 
 
 def folder() -> Path:
-    """Where the system wants caches: $BRIDGE_CACHE_DIR, else $XDG_CACHE_HOME, %LOCALAPPDATA% or what the user's home has."""
+    """$BRIDGE_CACHE_DIR, or where the system wants caches: $XDG_CACHE_HOME, %LOCALAPPDATA% or in the user's home."""
     if chosen := os.environ.get("BRIDGE_CACHE_DIR"):
         return Path(chosen)
     if sys.platform == "darwin":

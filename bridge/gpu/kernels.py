@@ -25,15 +25,15 @@ MEASURED_WORK = 5e8
 
 
 class Kernels:
-    """``steps`` are the plan's and the selection of tokens from its logits, ``calls`` what they consist of, ``step_of_call`` of
-    which step each is, and ``pipelines`` are compiled.
+    """``steps`` are the plan's and the selection of tokens from its logits, ``calls`` what they consist of,
+    ``step_of_call`` of which step each is, and ``pipelines`` are compiled.
 
-    Tunings that differ only in the shapes of products have the same calls but for pipelines and grids, so that one may take
-    the other's place when bind groups exist already.
+    Tunings that differ only in the shapes of products have the same calls but for pipelines and grids, so that one may
+    take the other's place when bind groups exist already.
     """
 
-    def __init__(self, device: Device, plan: Plan, placement: Placement, cache: CacheLayout, tuning: Tuning, *, n_ctx: int,
-                 n_ubatch: int, max_outputs: int) -> None:
+    def __init__(self, device: Device, plan: Plan, placement: Placement, cache: CacheLayout, tuning: Tuning, *,
+                 n_ctx: int, n_ubatch: int, max_outputs: int) -> None:
         self.tuning = tuning
         self.pipelines: dict[Pipeline, Any] = {}
         self.steps = [*plan.steps, *([selection_step(plan)] if LOGITS in plan.results else ())]

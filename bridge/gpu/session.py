@@ -298,7 +298,7 @@ class GpuSession:
             raise InputError(f"n_ubatch is {self.n_ubatch}; this device allows {limits.max_compute_workgroups_per_dimension}")
 
     async def _prepare(self) -> None:
-        """Compile every pipeline the plan can need, all at once, see that they compute what they should, and find faster ones."""
+        """Make all kernels that a batch may need, see that they compute what they should, and find faster ones."""
         kernels = self._kernels
         if not await kernels.use_what_works():
             self.notes.append("gpu_features_unusable:core_kernels_used")

@@ -8,7 +8,8 @@ comment lines, so that the files stay readable as WGSL:
                                           format's file declares, and ``weight``, gets the prefix OTHER_, too)
     //@ include FILE with NAME=TEXT …    (with further strings)
     //@ if NAME  …  //@ else  …  //@ end    (also: if not NAME)
-    //@ for r in ROWS  …  ${r}  …  //@ end  (ROWS copies, or as many as a number says; compilers of software adapters do not unroll loops)
+    //@ for r in ROWS  …  ${r}  …  //@ end  (ROWS copies, or as many as a number says;
+                                          compilers of software adapters do not unroll loops)
     ${r+OUTS}, ${g*QUADS+j}                (sums and products of integers)
 """
 

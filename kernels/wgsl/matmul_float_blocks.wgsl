@@ -34,7 +34,8 @@
       //@ else
       // The last quad may be half full, and past the row x holds anything.
       var elements = vec4<f32>(0.0);
-      if (i * 4u + 2u < dims.n_in) { elements = x[at]; } else if (i * 4u < dims.n_in) { elements = vec4<f32>(x[at].xy, 0.0, 0.0); }
+      if (i * 4u < dims.n_in) { elements = x[at]; }
+      if (i * 4u + 2u >= dims.n_in) { elements = vec4<f32>(elements.xy, 0.0, 0.0); }
       x_tile[place_of(quad, tile_token, TOKENS)] = elements;
       //@ end
     }

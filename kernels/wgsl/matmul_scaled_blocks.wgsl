@@ -52,7 +52,8 @@
       if ((first + ${j}u) * 4u + 2u >= dims.n_in) { x${j} = vec4<f32>(x${j}.xy, 0.0, 0.0); }  // half a quad, or 0 anyway
       //@ end
       //@ end
-      let most4 = max(max(max(abs(x0), abs(x1)), max(abs(x2), abs(x3))), max(max(abs(x4), abs(x5)), max(abs(x6), abs(x7))));
+      let most_low = max(max(abs(x0), abs(x1)), max(abs(x2), abs(x3)));
+      let most4 = max(most_low, max(max(abs(x4), abs(x5)), max(abs(x6), abs(x7))));
       let scale = max(max(most4.x, most4.y), max(most4.z, most4.w)) / LARGEST;
       // The inverse of a subnormal scale would be infinite.
       let inverse = select(0.0, 1.0 / scale, scale > 1e-30);

@@ -124,7 +124,8 @@ TILES = {products: TileShape(64, 4, 4, 32, from_rows=2, products=products, block
 ])
 def test_a_fused_layer_in_tiles(device, name, products, tolerance):
     layer = Layer(**LAYERS[name])
-    tuning = replace(HARDWARE, matmul=(*HARDWARE.matmul[:1], replace(TILES["f32"], from_rows=1), TILES[products]), norm_apart=1)
+    shapes = *HARDWARE.matmul[:1], replace(TILES["f32"], from_rows=1), TILES[products]
+    tuning = replace(HARDWARE, matmul=shapes, norm_apart=1)
     got, expected = run(device, layer.graph, layer.tensors, [([1, 2, 3, 4, 5, 6, 7], 0), ([9, 10, 11], 7)], tuning=tuning)
     assert_close(got, expected, tolerance)
 
@@ -135,7 +136,8 @@ def test_a_fused_layer_in_bytes(device, name):
     if device.info.subgroup_min_size < 8:
         pytest.skip("this adapter has no subgroups of at least 8")
     layer = Layer(**LAYERS[name])
-    got, expected = run(device, layer.graph, layer.tensors, [([1, 2, 3], 0), ([8], 3)], tuning=with_bytes(with_subgroups(HARDWARE)))
+    got, expected = run(device, layer.graph, layer.tensors, [([1, 2, 3], 0), ([8], 3)],
+                        tuning=with_bytes(with_subgroups(HARDWARE)))
     assert_close(got, expected, 3e-2)
 
 
