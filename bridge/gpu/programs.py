@@ -50,15 +50,13 @@ class Programs:
 
     def _create_buffers(self) -> None:
         device, memory = self._device, self._memory
-        for operand, nbytes in (memory.weights | memory.slots | memory.selection | memory.cache).items():
+        for operand, nbytes in {**memory.weights, **memory.slots, **memory.partials, **memory.selection, **memory.cache}.items():
             self.buffers[operand] = device.create_buffer(nbytes, label=_label(operand))
         for operand in dict.fromkeys(operand for call in self._kernels.calls for operand in call.operands):
             if operand.kind in ("grid", "constant"):
                 data = grid_bytes(operand.key) if operand.kind == "grid" else constant(operand.key).tobytes()
                 self.buffers[operand] = device.create_buffer(len(data), label=_label(operand))
                 device.write_buffer(self.buffers[operand], 0, data)
-            elif operand.kind == "partials":
-                self.buffers[operand] = device.create_buffer(operand.key, label=_label(operand))
         self.params = device.create_buffer(memory.params, label="params")
         self._handles.append(self.params)
         for name, result in self._plan.results.items():

@@ -59,7 +59,7 @@ class GpuSession:
         self.cache = CacheLayout(plan.kv_layers, n_ctx, n_ubatch, *cache_types(kv_type))
         self.reach = CacheReach(self.cache.margin)
         self._placement = place_weights(plan, device.limits)
-        self.memory = memory_of(plan, self._placement, self.cache, n_ubatch=n_ubatch, max_outputs=max_outputs)
+        self.memory = memory_of(plan, self._placement, self.cache, tuning, n_ubatch=n_ubatch, max_outputs=max_outputs)
         self._exact, self._autotune = exact, autotune
         self._kernels = Kernels(device, plan, self._placement, self.cache, tuning, n_ctx=n_ctx, n_ubatch=n_ubatch,
                                 max_outputs=max_outputs)

@@ -74,7 +74,8 @@ def _on_webgpu(graph: Graph, cache: CacheLayout, sizes: SessionSizes) -> tuple[i
     from bridge.gpu.weights import place_weights
 
     plan, limits = lower(graph, HARDWARE.rules), Limits()
-    memory = memory_of(plan, place_weights(plan, limits), cache, n_ubatch=sizes.n_ubatch, max_outputs=sizes.max_outputs)
+    memory = memory_of(plan, place_weights(plan, limits), cache, HARDWARE, n_ubatch=sizes.n_ubatch,
+                       max_outputs=sizes.max_outputs)
     return memory.weights_nbytes, memory.scratch_nbytes + limits.min_uniform_buffer_offset_alignment * len(plan.steps)
 
 

@@ -28,13 +28,14 @@ def memory_for(name, n_ctx, tuning):
     plan = lower(graph, tuning.rules)
     n_ubatch = min(64, n_ctx)
     cache = CacheLayout(plan.kv_layers, n_ctx, n_ubatch, *cache_types("f16"))
-    return memory_of(plan, place_weights(plan, Limits()), cache, n_ubatch=n_ubatch, max_outputs=8)
+    return memory_of(plan, place_weights(plan, Limits()), cache, tuning, n_ubatch=n_ubatch, max_outputs=8)
 
 
 @pytest.mark.parametrize("tuning", [SOFTWARE, HARDWARE], ids=["software", "hardware"])
 def test_only_the_cache_grows_with_the_context(tuning):
+    longest = max(least for least, _ in tuning.attention_splits)  # from there on attention merges as much as it ever will
     for name in FILES:
-        small, large = (memory_for(name, n_ctx, tuning) for n_ctx in (64, 1 << 20))
+        small, large = (memory_for(name, n_ctx, tuning) for n_ctx in (longest, 1 << 20))
         assert small.scratch_nbytes == large.scratch_nbytes, name
         assert small.weights_nbytes == large.weights_nbytes, name
         assert small.cache_nbytes <= large.cache_nbytes, name
@@ -58,7 +59,7 @@ def test_what_is_allocated_is_what_was_planned(device, name):
     async def scenario():
         (small, small_nbytes), (large, large_nbytes) = await allocated(512), await allocated(2048)
         assert small_nbytes - small.cache_nbytes == large_nbytes - large.cache_nbytes
-        assert 0 <= small_nbytes - small.nbytes <= 64 << 10, "the constants of the calls, and what attention merges"
+        assert 0 <= small_nbytes - small.nbytes <= 64 << 10, "the constants of the calls"
 
     asyncio.run(scenario())
 

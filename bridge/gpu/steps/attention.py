@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from bridge.errors import UnsupportedError
 from bridge.gpu.calls import Call, CallBuilder, Choice, Operand, check_heads, pack, quads
 from bridge.gpu.steps.attention_tile import FLOAT_BYTES, AttentionTile, Heads, attention_tiles
+from bridge.gpu.tuning import Tuning
+from bridge.graph.cache import CacheLayout
 from bridge.graph.graph import ALL
 from bridge.plan.plan import Step
 
@@ -72,20 +74,31 @@ def attention(b: CallBuilder, step: Step) -> Iterator[Call]:
                               TEXTS_ONLY=False, SLOPES=False, BUCKETS=False, WRITES=False)
         return Choice(tile.rows, attrs["n_head_kv"] * splits, pipeline, tile.from_rows)
 
-    positions = min(attrs["window"] or ALL, b.cache.rows(attrs["layer"]))
-    splits = [1, *(n for least, n in b.tuning.attention_splits if least <= positions)]
+    splits = [1, *splits_of(step, b.tuning, b.cache)]
     for n, below in zip(splits, [*splits[1:], ALL]):
         if n == 1:
             yield Call(step.name, tuple(choice(tile, 1) for tile in tiles), dims,
                        (*reads, Operand("slot", step.output), sinks), step.rows, repeat=heads.shared_by, splits_below=below)
             continue
-        partials = Operand("partials", FLOAT_BYTES * attrs["n_head"] * n * (attrs["head_dim_v"] + 2))
+        partials = partials_of(step, n)
         yield Call(step.name, (choice(tiles[0], n),), dims, (*reads, partials, sinks), step.rows,
                    repeat=heads.shared_by, splits_from=n, splits_below=below)
         pipeline = b.pipeline("attention_merge.wgsl", "rw", WORKGROUP=b.tuning.attention_workgroup, SPLITS=n)
         yield Call(step.name, (Choice(1, attrs["n_head"], pipeline),),
                    pack(attrs["n_head"], attrs["head_dim_v"], 4 * quads(step.width)),
                    (partials, Operand("slot", step.output)), step.rows, splits_from=n, splits_below=below)
+
+
+def splits_of(step: Step, tuning: Tuning, cache: CacheLayout) -> list[int]:
+    """Into how many shares the positions that a single token sees may come to be split."""
+    positions = min(step.attrs["window"] or ALL, cache.rows(step.attrs["layer"]))
+    return [n for least, n in tuning.attention_splits if least <= positions]
+
+
+def partials_of(step: Step, n_splits: int) -> Operand:
+    """What so many shares of attention leave to be merged: of each head its sums, their total and the maximum."""
+    attrs = step.attrs
+    return Operand("partials", FLOAT_BYTES * attrs["n_head"] * n_splits * (attrs["head_dim_v"] + 2))
 
 
 def scale_by_position(b: CallBuilder, step: Step) -> Iterator[Call]:
