@@ -36,7 +36,7 @@ HARDWARE_FOUND, NOTHING_FOUND, SOFTWARE_FOUND = 0, 1, 3  # status of probe
 BUDGET = 330
 OUT_OF_TIME = "the budget is spent"
 LOADING = 30.0
-"""Seconds for a model to be loaded, its kernels compiled, before its bench begins."""
+"""Seconds for a model to be loaded and kernels to be compiled before anything is measured."""
 GRACE = 15.0
 """Seconds that a process gets beyond its share, to write down what it has."""
 CORRECTNESS_SHARE = 0.45
@@ -183,7 +183,7 @@ class Check:
         seconds = max(1, int(min(SECONDS_OF_VARIANTS, self.left - GRACE)))
         command = [sys.executable, "-m", "tools.kernel_bench", "--variants", "--json", *arguments,
                    "--seconds", str(seconds)]
-        found = self._part("variants", command, seconds + GRACE)
+        found = self._part("variants", command, seconds + LOADING)
         fastest: dict[tuple[str, int], dict[str, Any]] = {}
         for row in found.get("json", []):
             case = " ".join(row["kernel"].split()[:3]), row["tokens"]
