@@ -85,7 +85,7 @@ def test_a_failure_at_any_point_of_a_load_leaves_nothing(device, monkeypatch, me
             return await failing(*args, **kwargs)
 
         monkeypatch.setattr(device, method, failing_later if method == "create_pipeline" else failing)
-        session = await GpuSession.create(device, plan, n_ctx=64, n_ubatch=8, tuning=SOFTWARE)
+        session = await GpuSession.create(device, plan, n_ctx=64, n_ubatch=8, tuning=SOFTWARE, autotune=False)
         try:
             await session.load_weights(tensors.source, tensors.infos, lambda loaded, total: None, CancelToken())
         finally:
