@@ -81,14 +81,25 @@ async def load_model(source: Any, options: LoadOptions | None = None, *, devices
                      cancel: CancelToken | None = None) -> Model:
     """Load the model that ``source`` holds: an async source (see bridge.runtime.sources), or anything ``open_gguf`` takes.
 
-    ``devices`` gives the WebGPU device to compute on (a bridge.gpu.owner.DeviceOwner: another one after a loss), ``cpus`` the host of the CPU backend (bridge.simd.host); the caller
-    keeps owning both. "auto" takes a hardware adapter, else the CPU. ``progress(loaded, total)`` counts bytes of the file.
+    ``devices`` gives the WebGPU device to compute on (a bridge.gpu.owner.DeviceOwner: another one after a loss), ``cpus`` the
+    host of the CPU backend (bridge.simd.host); the caller keeps owning both. "auto" takes a hardware adapter, else the CPU.
+    ``progress(loaded, total)`` counts bytes of the file.
     On any failure, and on cancellation (Cancelled), everything allocated is freed again.
     """
     options, cancel = options or LoadOptions(), cancel or CancelToken()
     report = progress or (lambda loaded, total: None)
-    if isinstance(source, str | bytes) or not hasattr(source, "js"):
-        source = AsyncSource(open_gguf(source).source)
+    if hasattr(source, "js"):
+        return await _load(source, options, devices, cpus, report, cancel)
+    opened = open_gguf(source).source
+    try:
+        return await _load(AsyncSource(opened), options, devices, cpus, report, cancel)
+    finally:
+        if opened is not source:
+            opened.close()
+
+
+async def _load(source: Any, options: LoadOptions, devices: Devices | None, cpus: Cpus | None, report: Progress,
+                cancel: CancelToken) -> Model:
     file = await open_gguf_async(source)
     cancel.check()
     graph = build_graph(file.metadata, file.tensors, options.n_ctx, options.pooling)
