@@ -8,7 +8,7 @@ from e2e.fault_server import Fault
 from e2e.test_lifecycle import KEEP_WORKERS, assert_nothing_more
 
 LLAMA, QWEN = MODELS / "llama-tied-f32.gguf", MODELS / "qwen3-f16.gguf"
-LONG_PROMPT = "Hello there, " * 25
+LONG_PROMPT = "Hello there, " * 50
 
 KILL_AT = """async ({moment, slow, fast, prompt, layers}) => {
   const {LlamaWebGpuBridge} = await import("/web/llama_webgpu_bridge.js");
@@ -31,7 +31,7 @@ KILL_AT = """async ({moment, slow, fast, prompt, layers}) => {
   }
   let pieces = 0;
   const onToken = () => { pieces += 1; if (moment === "decode" && pieces === 2) kill(); };
-  if (moment === "prefill") setTimeout(kill, 150);
+  if (moment === "prefill") setTimeout(kill, 60);
   const text = await bridge.createCompletion(moment === "prefill" ? prompt : "Hello", {...short, onToken});
   const metadata = bridge.getModelMetadata();
   return {text, execution: metadata["llamadart.webgpu.execution"], again: await bridge.createCompletion("Hello", short)};
