@@ -1,6 +1,7 @@
 """Looking through the logits of one token on the device: the calls, what a batch says to them, and what they answer.
 
-The kernels are kernels/wgsl/best_of_blocks.wgsl and best_tokens.wgsl; the latter says how the selection and the record lie.
+The kernels are kernels/wgsl/best_of_blocks.wgsl and best_tokens.wgsl; the latter says how the selection and the
+record lie.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ BUFFER_WORDS = {"best": N_BLOCKS, "record": RECORD_WORDS + MAX_AHEAD}  # behind 
 SELECTION = "selection"
 CHAINS = ("chain 0", "chain 1")
 READBACK_WORDS = {SELECTION: RECORD_WORDS, **dict.fromkeys(CHAINS, MAX_AHEAD * RECORD_WORDS)}
-"""By the names of the readbacks of records: of one batch, and of chains, of which one may be read while another is computed."""
+"""By the names of the readbacks of records: of one batch, and of chains, of which one may be read while another is
+computed."""
 _NONE = 0xFFFFFFFF
 _HEADER = struct.Struct("<5I7f")
 _OFF = -3.0e38  # a logarithm below all that occur; WGSL knows no infinity
@@ -51,7 +53,8 @@ def selection_calls(b: CallBuilder) -> list[Call]:
     slot, best, record = Operand("slot", logits.slot), Operand("selection", "best"), Operand("selection", "record")
     workgroup = b.tuning.elementwise_workgroup
     first = b.pipeline("best_of_blocks.wgsl", "rw", WORKGROUP=workgroup, N_BLOCKS=N_BLOCKS)
-    second = b.pipeline("best_tokens.wgsl", "rrw", WORKGROUP=b.tuning.selection_workgroup, N_BLOCKS=N_BLOCKS, DRAWN=RECORD_WORDS, QUAD=4)
+    second = b.pipeline("best_tokens.wgsl", "rrw", WORKGROUP=b.tuning.selection_workgroup, N_BLOCKS=N_BLOCKS,
+                        DRAWN=RECORD_WORDS, QUAD=4)
     return [
         Call("best of blocks", (Choice(1, -(-N_BLOCKS // workgroup), first),), dims, (slot, best), OUTPUTS, once=True),
         Call("best tokens", (Choice(1, 1, second),), dims, (slot, best, record), OUTPUTS, once=True),
@@ -67,8 +70,8 @@ def can_select(selection: Selection, n_vocab: int) -> bool:
 def pack_selection(selection: Selection, n_drawn: int = 0, drawn_at: int | None = None) -> bytes:
     """What the parameter block says of a selection.
 
-    ``n_drawn`` tokens that the batches before have drawn are left out of the best, too. The token drawn goes to the word
-    ``drawn_at`` of the record; None: nothing is drawn.
+    ``n_drawn`` tokens that the batches before have drawn are left out of the best, too. The token drawn goes to the
+    word ``drawn_at`` of the record; None: nothing is drawn.
     """
     rule, also = selection.rule, selection.also
     header = _HEADER.pack(

@@ -1,7 +1,8 @@
 """Known logits, looked through on the live device: whether its best tokens can be trusted.
 
-They are integers in float32, many of them equal, so there is one right answer. Two batches of a chain find the best, the
-second without the token that the first has drawn; the workgroup memory that they begin with is whatever was left there.
+They are integers in float32, many of them equal, so there is one right answer. Two batches of a chain find the best,
+the second without the token that the first has drawn; the workgroup memory that they begin with is whatever was left
+there.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ BIAS, PENALTY = -1000.0, 10_000.0
 
 
 async def selection_is_right(device: Device, tuning: Tuning, pipelines: Mapping[Pipeline, Any]) -> bool:
-    """Whether the device finds and draws the tokens it should, with the pipelines compiled for a plan. Raises DeviceError."""
+    """Whether the device finds and draws the tokens it should, with the pipelines compiled for a plan. Raises
+    DeviceError."""
     best = sorted(range(N_VOCAB), key=lambda token: (-LOGIT_VALUES[token], token))
     also = tuple(sorted((best[0], 17)))
     selection = Selection(K, also, (0, 0), (BIAS, BIAS), rule=DrawRule(presence_penalty=PENALTY))

@@ -1,10 +1,10 @@
 """The logits of one generation, token by token; where the device can draw tokens itself, several per wait.
 
-The device goes on from a token it has drawn, and answers for all of them at once. The host then picks each token from its
-own logits as ever, in its own arithmetic: what the device drew only decides whether the logits after it are of use. So
-the text does not depend on how many tokens are in flight, and what follows a stop, an end or a token that the host picks
-otherwise is forgotten: the next batch writes over its positions. While the host picks the tokens of one flight, the device
-computes the next.
+The device goes on from a token it has drawn, and answers for all of them at once. The host then picks each token from
+its own logits as ever, in its own arithmetic: what the device drew only decides whether the logits after it are of
+use. So the text does not depend on how many tokens are in flight, and what follows a stop, an end or a token that the
+host picks otherwise is forgotten: the next batch writes over its positions. While the host picks the tokens of one
+flight, the device computes the next.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class _Begun:
 
 
 class Decoder:
-    """``needs_logits``: the caller looks at all logits, so that nothing may be selected from them on the device; ``ends``:
-    tokens after which it asks for no more."""
+    """``needs_logits``: the caller looks at all logits, so that nothing may be selected from them on the device;
+    ``ends``: tokens after which it asks for no more."""
 
     def __init__(self, model: Model, picker: TokenPicker, needs_logits: bool, ends: Set[int]) -> None:
         self._model, self._picker, self._needs_logits, self._ends = model, picker, needs_logits, ends
@@ -54,7 +54,7 @@ class Decoder:
         return await self._model.prefill(prompt, cancel, usage, on_prefill, self._selection())
 
     async def decode(self, token: int, most: int) -> Any:
-        """The logits after ``token``, which was picked and accepted; ``most`` tokens at most will be picked from now on."""
+        """The logits after ``token``, which was picked and accepted; ``most`` tokens at most are still to come."""
         if self._ahead:
             drawn, logits = self._ahead.popleft()
             if drawn == token:
@@ -81,8 +81,8 @@ class Decoder:
         return logits
 
     async def _begin(self, token: int, most: int, drawn: Sequence[int] = ()) -> _Begun | None:
-        """A flight that begins with ``token``, the last of those ``drawn`` since the context's end; None if one token is all
-        that may be under way."""
+        """A flight that begins with ``token``, the last of those ``drawn`` since the context's end; None if one token
+        is all that may be under way."""
         n_before = max(0, len(drawn) - 1)
         n = min(most, self._in_flight, self._model.n_ctx - self._model.n_past - n_before)
         selections = self._picker.selections(n, drawn) if n > 1 and not self._needs_logits else []

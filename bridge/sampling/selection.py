@@ -1,7 +1,8 @@
 """What a sampler needs of a token's logits, and what a device gives back that looks through the vocabulary itself.
 
-With the best few tokens a sampler comes to the same result as with all of them, so a vocabulary need not be copied for
-every token. Bias and penalties change a few logits, however: those tokens are left out of the best and given beside them.
+With the best few tokens a sampler comes to the same result as with all of them, so a vocabulary need not be copied
+for every token. Bias and penalties change a few logits, however: those tokens are left out of the best and given
+beside them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class DrawRule:
 
 @dataclass(frozen=True)
 class Selection:
-    """The ``k`` largest logits, largest first and equal ones by id, but for the tokens ``also``, and the logits of those.
+    """The ``k`` largest logits, largest first and equal ones by id, but for the tokens ``also``, and the logits of
+    those.
 
     The rest is for devices that draw the token and go on with it: how often each of ``also`` is in the window of the
     penalties, what is added to its logit, and the random number.

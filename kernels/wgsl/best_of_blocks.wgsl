@@ -1,7 +1,7 @@
 // The largest logit of each of N_BLOCKS blocks of the vocabulary, as an ordered key: one invocation to a block.
 //
-// Block b has the quads b, b + N_BLOCKS, …, so that neighbours read what lies side by side, and tokens with neighbouring
-// ids, which tend to be likely together, are in different blocks.
+// Block b has the quads b, b + N_BLOCKS, …, so that neighbours read what lies side by side, and tokens with
+// neighbouring ids, which tend to be likely together, are in different blocks.
 
 struct Dims { n_vocab: u32, n_quads: u32 }
 

@@ -1,14 +1,15 @@
 // The k largest of a token's logits, largest first and equal ones by id, but for some tokens whose logits come beside
 // them; and, where the batch says so, the token drawn from both (draw_token.wgsl). One workgroup.
 //
-// Bounds, not sorting, make the vocabulary small: a bound is the largest key of a few blocks, and as many of these as are
-// wanted reach the one of that rank. So only blocks that reach it have to be looked through. What is found,
-// a few hundred tokens, finds its places by counting what is before it.
+// Bounds, not sorting, make the vocabulary small: a bound is the largest key of a few blocks, and as many of these as
+// are wanted reach the one of that rank. So only blocks that reach it have to be looked through. What is found, a few
+// hundred tokens, finds its places by counting what is before it.
 //
-// The batch's selection: its header (SEL_…), then for each token that is left out its id, how often it is in the window of
-// the penalties, and what is added to its logit. The tokens that this kernel drew in the batches before are left out, too.
-// The record: k ids, k logits, the logits of the tokens left out, and the token drawn at the word the header names. All
-// logits are as they were. The first id is NONE where no token can be told: something was no number, or too many are equal.
+// The batch's selection: its header (SEL_…), then for each token that is left out its id, how often it is in the
+// window of the penalties, and what is added to its logit. The tokens that this kernel drew in the batches before are
+// left out, too. The record: k ids, k logits, the logits of the tokens left out, and the token drawn at the word the
+// header names. All logits are as they were. The first id is NONE where no token can be told: something was no
+// number, or too many are equal.
 
 struct Dims { n_vocab: u32, n_quads: u32 }
 

@@ -1,6 +1,7 @@
 // The token the next batch goes on with: bias, penalties, top-k, top-p, min-p and temperature in the order of
-// bridge.sampling.sampler, then the draw. The host draws again from the record, in its own arithmetic, and takes back what
-// follows a token that it would not have drawn; so this one may round otherwise, in a division or an exponential.
+// bridge.sampling.sampler, then the draw. The host draws again from the record, in its own arithmetic, and takes back
+// what follows a token that it would not have drawn; so this one may round otherwise, in a division or an
+// exponential.
 
 const LARGEST: f32 = 3.0e38;
 

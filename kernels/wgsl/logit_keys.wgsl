@@ -1,4 +1,5 @@
-// Logits as integers in the same order, so that no flag of a shader compiler touches NaN, infinities, zeros or subnormals.
+// Logits as integers in the same order, so that no flag of a shader compiler touches NaN, infinities, zeros or
+// subnormals.
 
 const NO_KEY: u32 = 0u;  // below that of -infinity
 const INFINITY_KEY: u32 = 0xff800000u;  // from here on no number: +infinity, then NaN of either sign

@@ -1,4 +1,4 @@
-"""Tokens in flight: the same text as one token at a time from all logits, whatever ends it, for less waiting and reading."""
+"""Tokens in flight: the same text as one token at a time from all logits, however it ends, for less waiting."""
 
 import asyncio
 from dataclasses import replace
@@ -73,7 +73,8 @@ OPTIONS = [GREEDY, {"temp": 0, "penalty": 1.3}, {}, {"temp": 1.5, "top_k": 100, 
            {"top_k": 1, "logit_bias": {300: 1.0}}]
 
 
-@pytest.mark.parametrize("name, sampling", [*((LLAMA, options) for options in OPTIONS), (WINDOWED, {}), (RECURRENT, {})])
+@pytest.mark.parametrize("name, sampling", [*((LLAMA, options) for options in OPTIONS),
+                                            (WINDOWED, {}), (RECURRENT, {})])
 def test_the_text_does_not_depend_on_how_it_is_decoded(models, name, sampling):
     model = models(name)
     for seed in range(3 if name == LLAMA else 1):
