@@ -54,13 +54,19 @@ class Costs:
         if operand.kind in ("k", "v"):
             return self._cached(step, operand, n_rows, position)
         if operand.kind == "slot":
-            widths = {**dict(zip(step.inputs, step.input_widths)), step.output: step.width}
-            return Cost(FLOAT_NBYTES * n_rows * widths.get(operand.key, self._plan.slots[operand.key].width), 0)
+            return Cost(FLOAT_NBYTES * n_rows * self._width(step, operand.key), 0)
         if operand.kind == "vector":
             return Cost(FLOAT_NBYTES * self._placement.vector_sizes[operand.key], 0)
         if operand.kind == "state":
             return Cost(2 * FLOAT_NBYTES * self._plan.states[operand.key], 0)  # read and written
         return Cost(0, 0)
+
+    def _width(self, step: Step, slot: int) -> int:
+        """The columns that a step uses of a slot, which may be wider."""
+        widths = {**dict(zip(step.inputs, step.input_widths)), step.output: step.width}
+        if "group_columns" in step.attrs:
+            widths[step.scratch] = step.attrs["group_columns"]
+        return widths.get(slot, self._plan.slots[slot].width)
 
     def _matrix(self, step: Step, operand: Operand, n_rows: int) -> Cost:
         matrix = self._placement.matrices[operand.key]
