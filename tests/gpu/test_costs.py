@@ -48,7 +48,8 @@ def test_experts_cost_those_that_rows_choose_and_no_more_than_all():
             assert n_used < n_expert
             assert cost.flop == 2 * n_out * n_in * n_used * n_rows
             weights = min(n_expert, n_used * n_rows) * n_out * n_in * 34 // 32
-            assert 0 < cost.nbytes - weights <= 4 * n_rows * (step.width + sum(step.input_widths) + step.attrs["group_columns"])
+            columns = step.width + sum(step.input_widths) + step.attrs["group_columns"]
+            assert 0 < cost.nbytes - weights <= 4 * n_rows * columns
 
 
 def test_a_window_bounds_what_attention_reads():
