@@ -13,9 +13,7 @@
     //@ end
     //@ if QUANTISED
     let own${t}_${n} = normed${t}_${n} * QUAD_SCALES;
-    //@ if not SWAPS
     let own_total${t}_${n} = dot(normed${t}_${n}, OFFSET_MASK);
-    //@ end
     //@ else
     let own${t}_${n} = normed${t}_${n};
     //@ end
@@ -43,7 +41,13 @@
       //@ if QUANTISED
       //@ for t in TOKENS
       //@ if SWAPS
-      var total${t} = vec4<f32>(0.0);
+      //@ if GROUP_OF_32
+      let lane_total${t} = own_total${t}_0 + own_total${t}_1;
+      //@ else
+      let lane_total${t} = own_total${t}_${g};
+      //@ end
+      let pair_total${t} = lane_total${t} + quadSwapX(lane_total${t});
+      let total${t} = pair_total${t} + quadSwapY(pair_total${t});
       //@ else
       var total${t} = 0.0;
       //@ end
@@ -61,9 +65,7 @@
         let x_quad${t} = subgroupBroadcast(own${t}_0, ${g*QUADS+j}u);
         //@ end
         //@ if QUANTISED
-        //@ if SWAPS
-        total${t} += x_quad${t};
-        //@ else
+        //@ if not SWAPS
         total${t} += subgroupBroadcast(own_total${t}_0, ${g*QUADS+j}u);
         //@ end
         //@ end
@@ -74,16 +76,9 @@
       }
       //@ end
       //@ for t in TOKENS
-      //@ if QUANTISED
-      //@ if SWAPS
-      let x_total${t} = dot(total${t}, OFFSET_MASK / QUAD_SCALES);
-      //@ else
-      let x_total${t} = total${t};
-      //@ end
-      //@ end
       //@ for r in ROWS
       //@ if QUANTISED
-      sum${r}_${t} += group${r}.scale * dot${r}_${t} + offset_of(group${r}) * x_total${t};
+      sum${r}_${t} += group${r}.scale * dot${r}_${t} + offset_of(group${r}) * total${t};
       //@ else
       sum${r}_${t} += dot${r}_${t};
       //@ end
