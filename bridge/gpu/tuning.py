@@ -277,9 +277,10 @@ def with_subgroups(tuning: Tuning, subgroups: bool = True) -> Tuning:
 
 def with_broadcasts(tuning: Tuning, lanes: int) -> Tuning:
     """Products that load x by broadcasts among 4 or 8 ``lanes``, where every subgroup has so many."""
-    # The more a load costs next to a multiplication, the more rows should share it: more so with narrow vectors (SwiftShader).
-    # There four words cost as much as four loads, on llvmpipe half of it.
-    return replace(tuning, matmul=tuple(BroadcastShape(2 * lanes, lanes, rows=32 // lanes, tokens=tokens) for tokens in (1, 8)),
+    # The more a load costs next to a multiplication, the more rows should share it: more so with narrow vectors, which
+    # SwiftShader has. There four words cost as much as four loads, on llvmpipe half of it.
+    shapes = (BroadcastShape(2 * lanes, lanes, rows=32 // lanes, tokens=tokens) for tokens in (1, 8))
+    return replace(tuning, matmul=tuple(shapes),
                    rules=(*RULES, norm_into_products),  # which cost little where x is loaded once for many rows
                    wide_loads=lanes == 8, wide_anywhere=lanes == 8)
 
