@@ -57,10 +57,14 @@ def tolerance(case: dict[str, Any], reference: str = "f32_reference") -> float:
     return case["tolerance"]["logits"][f"{reference}_atol"]
 
 
+def last_difference(logits: np.ndarray, expected: dict[str, Any]) -> float:
+    """Largest difference of the last token's logits from the stored ones."""
+    return float(np.abs(logits - np.frombuffer(base64.b64decode(expected["last_logits_b64"]), "<f4")).max())
+
+
 def worst_difference(logits: np.ndarray, expected: dict[str, Any]) -> float:
     """Largest difference of [n_tokens, n_vocab] logits from the stored ones: all of the last row, ten of each other."""
-    last = np.frombuffer(base64.b64decode(expected["last_logits_b64"]), "<f4")
-    worst = float(np.abs(logits[-1] - last).max())
+    worst = last_difference(logits[-1], expected)
     for row, top in zip(logits, expected["top10"], strict=True):
         worst = max(worst, *(abs(float(row[token]) - value) for token, value in top))
     return worst

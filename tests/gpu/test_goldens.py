@@ -9,7 +9,8 @@ from bridge.gpu.wgpu_device import request_device
 from bridge.runtime import GenerateOptions, LoadOptions, load_model
 from bridge.sampling import SamplingOptions
 from tests.golden import (
-    golden, golden_names, model_path, real_case, real_model, same_continuation, telling_prompts, tolerance, worst_difference,
+    golden, golden_names, last_difference, model_path, real_case, real_model, same_continuation, telling_prompts, tolerance,
+    worst_difference,
 )
 
 GREEDY = SamplingOptions(temp=0.0, penalty=1.0)
@@ -28,6 +29,8 @@ async def _check(case, reference="f32_reference", **options):
             expected = prompt["expected"]
             logits = await model.evaluate(prompt["tokens"], outputs="all")
             assert worst_difference(logits, expected) <= tolerance(case, reference), prompt["name"]
+            in_one_batch = await model.evaluate(prompt["tokens"])
+            assert last_difference(in_one_batch[0], expected) <= tolerance(case, reference), prompt["name"]
             if reference != "f32_reference":
                 continue
             options = GenerateOptions(n_predict=len(expected["greedy"]), sampling=GREEDY, ignore_eos=True)
