@@ -60,7 +60,8 @@ async def time_kernels(session: GpuSession, timer: ProgramTimer, tokens: Sequenc
                        deadline: Deadline, report: Callable[[Kernel], None] = lambda kernel: None) -> list[Kernel]:
     """The kernels of a batch of these tokens with their times, the most expensive first.
 
-    Those that the deadline did not allow have none. What the session's cache and scratch hold afterwards is no context of anything.
+    Those that the deadline did not allow have none. What the session's cache and scratch hold afterwards is no context of
+    anything.
     """
     kernels = kernels_of(session, len(tokens), position)
     kernels.sort(key=lambda kernel: -kernel.cost.nbytes - kernel.cost.flop)

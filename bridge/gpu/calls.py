@@ -66,8 +66,8 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; ``choices`` of which one takes the rows of a single
-    token, ``repeat`` rows of the grid for each row of the batch, or ``once`` for all of them, and ``more_tiles``.
+    """One dispatch for batches of ``rows_from`` … ``rows_below`` - 1 rows; ``choices`` of which one takes the rows of a
+    single token, ``repeat`` rows of the grid for each row of the batch, or ``once`` for all of them, and ``more_tiles``.
 
     ``splits_from`` and ``splits_below``: likewise for the number of shares that positions are split into (Tuning).
     """
@@ -171,7 +171,8 @@ class CallBuilder:
         access = "rrrrw" + "r" * NORM + "r" * len(grid_of(matrix))
         others = {f"OTHER_{name}": value for name, value in self._loader(other).items()} if other else {}
         return self.pipeline(shape.file, access, **shape.values, **self._loader(matrix), EXPERTS=EXPERTS,
-                             HEADS=HEADS, GROUPED=GROUPED, NORM=NORM, GATED=GATED, ACT=ACT or "", OUTS=shape.rows // (2 if GATED else 1),
+                             HEADS=HEADS, GROUPED=GROUPED, NORM=NORM, GATED=GATED, ACT=ACT or "",
+                             OUTS=shape.rows // (2 if GATED else 1),
                              GRID_BINDING=8 if NORM else 7, MIXED=other is not None, **others)
 
     def _loader(self, matrix: Matrix) -> dict[str, int | bool | str]:

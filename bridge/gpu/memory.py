@@ -39,6 +39,11 @@ class Memory:
     readbacks: Mapping[str, int]
 
     @property
+    def buffers(self) -> dict[Operand, int]:
+        """All that kernels bind but the parameter block."""
+        return {**self.weights, **self.slots, **self.partials, **self.selection, **self.cache}
+
+    @property
     def weights_nbytes(self) -> int:
         return sum(self.weights.values())
 

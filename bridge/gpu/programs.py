@@ -50,7 +50,7 @@ class Programs:
 
     def _create_buffers(self) -> None:
         device, memory = self._device, self._memory
-        for operand, nbytes in {**memory.weights, **memory.slots, **memory.partials, **memory.selection, **memory.cache}.items():
+        for operand, nbytes in memory.buffers.items():
             self.buffers[operand] = device.create_buffer(nbytes, label=_label(operand))
         for operand in dict.fromkeys(operand for call in self._kernels.calls for operand in call.operands):
             if operand.kind in ("grid", "constant"):
@@ -82,7 +82,8 @@ class Programs:
                        *((self.buffers[operand], 0, None) for operand in call.operands)]
             self._bind_groups.append(device.create_bind_group(call.choices[0].pipeline.bindings, entries, call.name))
 
-    def program(self, result: str, n_tokens: int, n_outputs: int, n_keys: int, selection: str | None = None) -> tuple[Any, Work]:
+    def program(self, result: str, n_tokens: int, n_outputs: int, n_keys: int,
+                selection: str | None = None) -> tuple[Any, Work]:
         """The program for a batch of that size whose last token sees ``n_keys`` positions, and what its dispatches cost.
 
         ``selection`` names the readback through which the best tokens come instead of their logits.

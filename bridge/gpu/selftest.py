@@ -36,7 +36,8 @@ async def self_test(device: Device, plan: Plan, tuning: Tuning, pipelines: Mappi
                     types: tuple[str, str], n_ctx: int) -> None:
     """Raise DeviceError when the device computes something else; ``pipelines`` are those compiled for the plan.
 
-    ``types`` are those of the cache's K and V, ``n_ctx`` its positions; what is written to a quantised one has no one right answer.
+    ``types`` are those of the cache's K and V, ``n_ctx`` its positions; what is written to a quantised one has
+    no one right answer.
     """
     is_rounded = bool(set(types) & set(QUANTISED))
     cases = [case for case in cases_of(plan) if not (is_rounded and any(step.kernel in WRITERS for step in case.steps))]

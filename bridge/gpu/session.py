@@ -87,8 +87,8 @@ class GpuSession:
         """
         n_ubatch = min(n_ubatch, n_ctx)
         session = cls(device, plan, n_ctx=n_ctx, n_ubatch=n_ubatch, kv_type=kv_type,
-                      max_outputs=min(max_outputs, n_ubatch), tuning=tuning or tuning_for(device.info, exact=exact), exact=exact,
-                      autotune=not device.info.is_software if autotune is None else autotune)
+                      max_outputs=min(max_outputs, n_ubatch), tuning=tuning or tuning_for(device.info, exact=exact),
+                      exact=exact, autotune=not device.info.is_software if autotune is None else autotune)
         session._check_sizes()
         session._preparation = asyncio.ensure_future(session._prepare())
         return session

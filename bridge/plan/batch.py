@@ -14,7 +14,8 @@ word 14               which copy of the recurrent states the batch reads (bridge
 word 15               which one it writes
 ====================  ===================================================================
 
-A token's position is word 1 plus the rows since the first of its text. Offsets are data, so kernels and bind groups are the same for every batch size.
+A token's position is word 1 plus the rows since the first of its text. Offsets are data, so
+kernels and bind groups are the same for every batch size.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from bridge.graph.graph import Graph, Node, reachable
 from bridge.plan.plan import Product, product_of
 
 GROUP_WORDS = 5
-"""For each slot (a choice of a token): itself, and three for each tile of slots, of which there are hardly more; then how many."""
+"""For each slot (a choice of a token): itself, and three words for each tile of slots, of which there are hardly more."""
 
 
 class Uses:

@@ -64,7 +64,8 @@ def test_what_is_allocated_is_what_was_planned(device, name):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("method", ["create_buffer", "create_bind_group", "create_readback", "create_pipeline", "write_buffer"])
+@pytest.mark.parametrize("method", ["create_buffer", "create_bind_group", "create_readback", "create_pipeline",
+                                    "write_buffer"])
 def test_a_failure_at_any_point_of_a_load_leaves_nothing(device, monkeypatch, method):
     graph, tensors = tiny_model()
     plan, real = lower(graph, SOFTWARE.rules), getattr(device, method)
