@@ -18,6 +18,8 @@ const NOTES = [
   [/^n_ctx_capped:(\d+)$/, (length) => `The context has the ${integer(length)} tokens that the model can tell apart.`],
   [/^n_ctx_exceeds_training:(\d+)$/, (length) => `The context is longer than the ${integer(length)} tokens that the model was trained on.`],
   [/^gpu_layers_whole_model:/, "Models run on the graphics processor whole, however many layers were asked for."],
+  [/^webgpu_completion_at_intervals:/, "This browser looks at finished work only now and then, so it is kept looking."],
+  [/^gpu_(features|tuning|selection)_unusable:/, "Some of the graphics driver’s features compute something wrong and are left out."],
   [/^previous_model_released$/, "The model before was freed first."],
   [/^worker_fallback:/, "The worker failed, so the model runs on the page’s own thread."],
   [/^model_cache_hit$/, "The model came from this browser’s cache."],
