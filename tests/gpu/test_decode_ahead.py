@@ -77,7 +77,8 @@ OPTIONS = [GREEDY, {"temp": 0, "penalty": 1.3}, {}, {"temp": 1.5, "top_k": 100, 
                                             (WINDOWED, {}), (RECURRENT, {})])
 def test_the_text_does_not_depend_on_how_it_is_decoded(models, name, sampling):
     model = models(name)
-    for seed in range(3 if name == LLAMA else 1):
+    is_drawn = sampling.get("temp") != 0 and sampling.get("top_k") != 1
+    for seed in range(2 if name == LLAMA and is_drawn else 1):
         expected = from_all_logits(model, {**sampling, "seed": seed})
         assert generated(model, {**sampling, "seed": seed}) == expected
         assert list(model.tokens) == [*PROMPT, *expected[:-1]] and len(expected) == N_PREDICT
