@@ -8,7 +8,7 @@ from e2e.fault_server import Fault
 from e2e.test_lifecycle import KEEP_WORKERS, assert_nothing_more
 
 LLAMA, QWEN = MODELS / "llama-tied-f32.gguf", MODELS / "qwen3-f16.gguf"
-LONG_PROMPT = "Hello there, " * 50
+LONG_PROMPT = "Hello there, " * 25
 
 KILL_AT = """async ({moment, slow, fast, prompt, layers}) => {
   const {LlamaWebGpuBridge} = await import("/web/llama_webgpu_bridge.js");

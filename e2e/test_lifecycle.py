@@ -71,7 +71,7 @@ def test_twenty_loads_leave_nothing_behind(bridge, model):
 
 def test_many_bridges_leave_nothing_behind(page, model):
     counts = []
-    for layers in (99, 0) * 4:
+    for layers in (99, 0) * 3:
         bridge = BridgePage(page, "direct").open()
         bridge.load(model, nGpuLayers=layers)
         bridge.complete("Hello", nPredict=2)
