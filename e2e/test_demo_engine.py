@@ -36,7 +36,7 @@ def load(demo):
     ("place", "layers", "engine"),
     [
         ("worker", "99", "BackendWebGPUAdapter.+Graphicsin useRuns ina worker"),
-        ("page", "99", "BackendWebGPUAdapter.+Graphicsin useRuns inthe page’s thread"),
+        ("page", "0", "BackendWASM SIMD.*Runs inthe page’s thread"),
         ("worker", "0", "BackendWASM SIMD.*Runs ina worker"),
     ],
 )
