@@ -279,8 +279,10 @@ def with_broadcasts(tuning: Tuning, lanes: int) -> Tuning:
     """Products that load x by broadcasts among 4 or 8 ``lanes``, where every subgroup has so many."""
     # The more a load costs next to a multiplication, the more rows should share it: more so with narrow vectors, which
     # SwiftShader has. There four words cost as much as four loads, on llvmpipe half of it.
-    shapes = (BroadcastShape(2 * lanes, lanes, rows=32 // lanes, tokens=tokens) for tokens in (1, 8))
-    return replace(tuning, matmul=tuple(shapes),
+    shapes = tuple(BroadcastShape(2 * lanes, lanes, rows=32 // lanes, tokens=tokens) for tokens in (1, 8))
+    # SwiftShader compiles a product of eight tokens for a second and more; with its norm apart there is one kernel for both.
+    norm_apart = shapes[-1].from_rows if lanes == 4 else tuning.norm_apart
+    return replace(tuning, matmul=shapes, norm_apart=norm_apart,
                    rules=(*RULES, norm_into_products),  # which cost little where x is loaded once for many rows
                    wide_loads=lanes == 8, wide_anywhere=lanes == 8)
 

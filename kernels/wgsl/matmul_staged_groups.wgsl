@@ -63,5 +63,5 @@
     //@ end
   }
   //@ if not QUANTISED
-  //@ include matmul_tail.wgsl
+  //@ include matmul_tail.wgsl with FIRST=dims.n_in/GROUP*QUADS+lane STEP=LANES
   //@ end

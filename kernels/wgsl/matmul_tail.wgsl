@@ -1,6 +1,5 @@
-  let n_whole = dims.n_in / GROUP;
-  // Quads past the last whole group of the row; the last may be half full, and x holds anything there.
-  for (var i = n_whole * QUADS + lane; i * 4u < dims.n_in; i += LANES) {
+  // Quads past the last whole group or span of the row, from FIRST on; the last may be half full, and x holds anything there.
+  for (var i = ${FIRST}; i * 4u < dims.n_in; i += ${STEP}) {
     let half_full = i * 4u + 2u >= dims.n_in;
     //@ for t in TOKENS
     let whole${t} = x[x${t} + i];
